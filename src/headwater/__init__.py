@@ -1,0 +1,3 @@
+"""Headwater: log-based change data capture, native to Spark."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,75 @@
+"""Sink: where changes go. One file per target; the contract suite runs over every sink it finds.
+
+A sink stores its position with its data, table by table, so that a replayed batch, a lost checkpoint or
+a second attempt has no second effect.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headwater.event import ChangeBatch, Position, TableSchema
+from headwater.sources.base import Finding
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Options that every sink has (none yet)."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one `write` did, for status and metrics."""
+
+    table: str
+    changes: int
+    seconds: float
+
+
+class Sink(ABC):
+    """Where changes go. Pickled to executors before it is opened: keep connections out of __init__."""
+
+    type: ClassVar[str]
+    options_class: ClassVar[type[SinkOptions]]
+
+    @abstractmethod
+    def __init__(self, options: Any, *, pipeline: str) -> None:
+        """Keeps the options; does no I/O."""
+
+    def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
+        """Is the target reachable, can every table be written? Changes nothing."""
+        return []
+
+    @abstractmethod
+    def position(self) -> Position | None:
+        """The position this sink as a whole has reached; None before the first. Asked once at start."""
+
+    @abstractmethod
+    def table_position(self, table: TableSchema) -> Position | None:
+        """The position one table has reached; None when the table was never loaded."""
+
+    @abstractmethod
+    def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        """Apply `batches` (in commit order, newest schema = `table`) and remember `upto`, together.
+
+        Runs on an executor; one task at a time owns a table. Called again with the same or older changes
+        after a crash: what is at or before the table's own position must have no second effect. Raise
+        Rejected for a record that will never fit; anything else raised is retried."""
+
+    @abstractmethod
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        """Write one part of a table's snapshot so that no reader sees it yet; return a receipt.
+
+        Runs on an executor, several parts of one table at a time. A part whose receipt gets lost must do
+        no harm."""
+
+    @abstractmethod
+    def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
+        """Make exactly the parts with these receipts the table's content, at `upto`, in one step."""
+
+    @abstractmethod
+    def advance(self, upto: Position) -> None:
+        """Every table is durable up to `upto`: remember it for `position`. Runs on the driver."""

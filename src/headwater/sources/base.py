@@ -1,0 +1,144 @@
+"""Source: the one interface a database implements. One folder per database.
+
+Four jobs, each used in another process: `check` and `prepare` before anything starts (driver), `log` to
+read raw frames (the tail), `snapshot` to copy tables (driver plans, executors copy), `decode` to turn
+frames into changes (executors; needs no connection and no secret).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from headwater.event import ChangeBatch, Chunk, Position, TableSchema
+from headwater.options import option
+
+
+class Severity(StrEnum):
+    """How bad a finding is: `error` prevents starting, `warning` will hurt some day."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `headwater check` looked at, and the statement that would mend it."""
+
+    subject: str
+    severity: Severity
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options that every source has."""
+
+    tables: list[str] = option(
+        ["*.*"], help="tables to capture, as schema.table patterns with *", aliases=["include"]
+    )
+    exclude: list[str] = option([], help="patterns of tables to leave out")
+
+
+@dataclass(frozen=True)
+class CopyChunk:
+    """A part of one table that one task copies: plain data, sent to an executor."""
+
+    table: TableSchema
+    # How to find it again: the exported snapshot's name, a row range, … (the source's own words).
+    where: Mapping[str, Any]
+    # For progress and for balancing tasks; an estimate.
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tables as they were at exactly one position; valid while the source's `snapshot()` is held open."""
+
+    position: Position
+    # The time of the snapshot, microseconds since the epoch.
+    taken: int
+    chunks: Sequence[CopyChunk]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Log(ABC):
+    """An open log. Used by one thread; `read` is called in a loop until `close`."""
+
+    @abstractmethod
+    def read(self, timeout: float) -> Chunk | None:
+        """The next chunk, or None when nothing came within `timeout` seconds.
+
+        An idle log whose position moved without captured changes gives a chunk without frames. Raises
+        Retry when the connection broke: open a new Log after the last whole chunk's position."""
+
+    @abstractmethod
+    def schema(self, schema: str) -> TableSchema:
+        """The TableSchema with this id, for a TableRun of a chunk that `read` returned."""
+
+    @abstractmethod
+    def confirm(self, position: Position) -> None:
+        """Everything up to `position` is durable where it has to be: the database may forget it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection. The log can be opened again."""
+
+    def lag(self) -> Mapping[str, Any]:
+        """Numbers for status: what the server has written, what was read, what is confirmed."""
+        return {}
+
+
+class Source(ABC):
+    """A database whose log we read."""
+
+    type: ClassVar[str]
+    options_class: ClassVar[type[SourceOptions]]
+
+    @abstractmethod
+    def __init__(self, options: Any) -> None:
+        """Keeps the options; does no I/O."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """What makes this log this log (PostgreSQL: system identifier, database, slot). A journal of one
+        identity refuses another."""
+
+    @abstractmethod
+    def check(self) -> list[Finding]:
+        """Everything that can be wrong before starting, each with its remedy. Changes nothing."""
+
+    @abstractmethod
+    def prepare(self, durable: Position | None) -> Position:
+        """Make the log readable (PostgreSQL: publication, then slot) and return where it begins.
+
+        `durable` is the lowest position any sink holds, None when there is none. Raises Stop when the log
+        no longer has what comes after it."""
+
+    @abstractmethod
+    def tables(self) -> list[TableSchema]:
+        """The captured tables as the catalog has them now."""
+
+    @abstractmethod
+    def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Any:
+        """A context manager giving a Snapshot of `tables`, cut into chunks for about `tasks` tasks."""
+
+    @abstractmethod
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+        """The rows of one chunk as changes with op `r` at the snapshot's position. Runs on executors."""
+
+    @abstractmethod
+    def log(self, after: Position) -> Log:
+        """Open the log behind `after`. Raises Stop when the log no longer reaches back that far."""
+
+    @staticmethod
+    @abstractmethod
+    def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
+        """The changes of a chunk, one batch per table, each in log order; only `tables` when given.
+
+        `schemas` maps TableRun.schema to its definition. Pure: the same chunk gives the same batches."""

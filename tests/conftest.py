@@ -1,0 +1,106 @@
+"""What all tests share: one PostgreSQL server and one Spark session per run, a fresh database per test.
+
+Tests run from quick to slow (unit, server, spark, fault), so that a broken build says so early.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from headwater.testing import PostgresServer, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLOWNESS = ("server", "spark", "fault", "slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests first; within one kind the order of the files stays."""
+    items.sort(key=lambda item: max((1 + SLOWNESS.index(m) for m in SLOWNESS if item.get_closest_marker(m)), default=0))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for the run. HEADWATER_TEST_POSTGRES=14 … 18 picks its version (`make test-matrix`)."""
+    with PostgresServer() as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database that one test has for itself."""
+
+    server: PostgresServer
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.name)
+
+    def execute(self, statement: str | sql.Composable, *params: Any) -> list[tuple[Any, ...]]:
+        """The rows of the last statement."""
+        return self.server.execute(statement, *params, database=self.name)
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """A new connection in autocommit mode."""
+        return self.server.connect(self.name)
+
+    def drop(self) -> None:
+        """Remove it with its slots, whoever still reads from them."""
+        self.server.execute(
+            "select pg_terminate_backend(active_pid) from pg_replication_slots"
+            " where database = %s and active_pid is not null",
+            self.name,
+        )
+        idle = "select count(*) = 0 from pg_replication_slots where database = %s and active"
+        wait_until(lambda: self.server.execute(idle, self.name)[0][0], 10, "the slots' readers let go")
+        self.server.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", self.name
+        )
+        self.server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self.name)))
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[Database]:
+    """A fresh database; its replication slots and itself are dropped at the end."""
+    made = Database(postgres, f"test_{next(_numbers)}")
+    postgres.create_database(made.name)
+    yield made
+    if not postgres.running:
+        postgres.stop("immediate")
+        postgres.start()
+    made.drop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local session for the run: two cores, no UI, one shuffle partition, quiet."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("headwater tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

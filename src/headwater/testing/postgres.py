@@ -214,13 +214,18 @@ class PostgresServer:
 
     def _program(self, name: str) -> str:
         """A binary that the server's user can run; copied beside the data when it lies in a closed folder."""
-        copied = self.directory / "install"
+        installed, package = self._bindir.parent, self._bindir.parent.parent
+        copied = self.directory / "install" / package.name / installed.name
         if not copied.exists():
             if not (self._bindir / "postgres").exists():
                 raise Usage(f"no PostgreSQL server in {self._bindir}", "bindir is the folder that holds `postgres`")
             if runnable(self._bindir / "postgres"):
                 return str(self._bindir / name)
-            shutil.copytree(self._bindir.parent, copied, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
+            # A wheel keeps its shared libraries beside the package, and the binaries look for them there.
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.exists():
+                shutil.copytree(libraries, self.directory / "install" / libraries.name, symlinks=True)
+            shutil.copytree(installed, copied, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
         return str(copied / self._bindir.name / name)
 
     def _initdb(self) -> None:

@@ -125,13 +125,27 @@ class Debezium:
 
     def wait_for(self, n_events: int, timeout: float = 60) -> Progress:
         """Block until `n_events` were delivered; returns the first batch that reached it."""
-        self._wait(lambda: self.delivered >= n_events, timeout, f"{n_events} events")
+        self.wait_condition(lambda: self.delivered >= n_events, timeout, f"{n_events} events")
         return next(progress for progress in self.progress if progress.events >= n_events)
 
     def wait_until(self, seen: Callable[[DebeziumEvent], bool], timeout: float = 60) -> None:
         """Block until an event for which `seen` holds was delivered."""
         stream = self._stream()
-        self._wait(lambda: any(seen(event) for event in stream()), timeout, "the awaited event")
+        self.wait_condition(lambda: any(seen(event) for event in stream()), timeout, "the awaited event")
+
+    def wait_condition(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
+        """Block until `ready` says so, looking again after every batch and twice a second. Raises when the engine dies."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not ready():
+                self._process_must_live(what)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Retry(
+                        f"Debezium did not deliver {what} within {timeout:.0f} s; {self.delivered} events came",
+                        f"its log: {self.log}",
+                    )
+                self._changed.wait(min(left, 0.5))
 
     def events(self) -> list[DebeziumEvent]:
         """Everything delivered until now, in order."""
@@ -175,19 +189,6 @@ class Debezium:
                     self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
-
-    def _wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            while not ready():
-                self._process_must_live(what)
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise Retry(
-                        f"Debezium did not deliver {what} within {timeout:.0f} s; {self.delivered} events came",
-                        f"its log: {self.log}",
-                    )
-                self._changed.wait(min(left, 0.5))
 
     def _process_must_live(self, what: str) -> None:
         if self._process is None or self._process.poll() is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from headwater.event import Column, TableSchema
-from headwater.sources.postgres.types import PgType, check_cast, lake_type, type_facts
+from headwater.sources.postgres.types import PgType, lake_type, type_facts, with_cast
 
 # `kind` closes over domains' base types and arrays' element types. A true array is one that its element
 # type names as its array type; int2vector, point and others have a typelem without being one.
@@ -98,21 +98,18 @@ def describe(
 
     In the order of schema and name. An oid that is gone is left out. `cast` maps schema.table.column to
     `string`. Runs in the connection's own transaction, so under its snapshot if it has one."""
-    cast = cast or {}
-    check_cast(cast)
     oids = None if tables is None else list(tables)
     with connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
         relations, types = cursor.execute(_QUERY, {"tables": oids}).fetchone() or (None, None)
     known = {row["oid"]: _pg_type(row) for row in types or ()}
-    return [_table(relation, known, cast) for relation in relations or ()]
+    return [with_cast(_table(relation, known), cast or {}) for relation in relations or ()]
 
 
 def _pg_type(row: Mapping[str, Any]) -> PgType:
     return PgType(**{**row, "labels": tuple(row["labels"] or ())})
 
 
-def _table(relation: Mapping[str, Any], known: Mapping[int, PgType], cast: Mapping[str, str]) -> TableSchema:
-    prefix = f"{relation['schema']}.{relation['name']}."
+def _table(relation: Mapping[str, Any], known: Mapping[int, PgType]) -> TableSchema:
     columns = relation["columns"] or []
     names = {column["attnum"]: column["name"] for column in columns}
     detail = {name: relation[name] for name in ("oid", "replica_identity", "kind", "persistence")}
@@ -121,7 +118,7 @@ def _table(relation: Mapping[str, Any], known: Mapping[int, PgType], cast: Mappi
     return TableSchema(
         schema=relation["schema"],
         name=relation["name"],
-        columns=tuple(_column(column, known, cast.get(prefix + column["name"])) for column in columns),
+        columns=tuple(_column(column, known) for column in columns),
         key=key,
         identity=_identity(relation, names, key),
         detail=detail,
@@ -142,19 +139,17 @@ def _identity(relation: Mapping[str, Any], names: Mapping[int, str], key: tuple[
     return ()
 
 
-def _column(column: Mapping[str, Any], known: Mapping[int, PgType], cast: str | None) -> Column:
+def _column(column: Mapping[str, Any], known: Mapping[int, PgType]) -> Column:
     facts = type_facts(column["oid"], column["typmod"], column["dimensions"], known)
     detail: dict[str, Any] = {"attnum": column["attnum"], **facts}
     if column["generated"]:
         detail["generated"] = column["generated"]  # s stored, v virtual (never in the log)
     if column["identity"]:
         detail["identity"] = column["identity"]  # a always, d by default
-    if cast:
-        detail["cast"] = cast
     return Column(
         name=column["name"],
         type=column["spelled"],
-        arrow=lake_type(facts, cast),
+        arrow=lake_type(facts),
         nullable=not column["notnull"],
         default=None if column["generated"] else column["expression"],
         generated=bool(column["generated"]),

@@ -7,13 +7,13 @@ The rules are written for people in TYPES.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.errors import Usage
-from headwater.event import Column
+from headwater.event import Column, TableSchema
 
 MAX_DECIMAL_DIGITS = 38  # of decimal128, and of Spark's and Delta's decimal
 
@@ -131,6 +131,22 @@ def check_cast(cast: Mapping[str, str]) -> None:
                 f"cast: {column!r} cannot be cast to {wanted!r}",
                 "only `string` is known: it keeps the server's text as it is",
             )
+
+
+def with_cast(table: TableSchema, cast: Mapping[str, str]) -> TableSchema:
+    """`table` with the lake types that `cast` (schema.table.column: string) asks for, and no others.
+
+    Decided anew from the columns' facts: a cast that is set or taken back reaches frames that were
+    journalled before, so it can cure a value that stopped the table."""
+    check_cast(cast)
+    columns = []
+    for column in table.columns:
+        wanted = cast.get(f"{table.table}.{column.name}")
+        detail = {name: fact for name, fact in column.detail.items() if name != "cast"}
+        if wanted:
+            detail["cast"] = wanted
+        columns.append(replace(column, arrow=lake_type(detail, wanted), detail=detail))
+    return replace(table, columns=tuple(columns))
 
 
 def builtin_column(name: str, type_oid: int, typmod: int) -> Column:

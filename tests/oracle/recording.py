@@ -109,7 +109,7 @@ def _unpack_event(packed: Mapping[str, Any], schemas: Mapping[str, str]) -> Debe
 
 def _lines(written: Mapping[str, Any]) -> str:
     def dump(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def rows(values: Sequence[str]) -> str:
         return ",\n    ".join(values)

@@ -195,12 +195,12 @@ class Debezium:
             raise HeadwaterError(f"the Debezium engine ended before it delivered {what}", cause=self._last_words())
 
     def _last_words(self) -> str:
-        """The newest error in its logs, so that a failing test explains itself."""
+        """The first errors in its logs, so that a failing test explains itself."""
         for log in (self.log, self.directory / "process.log"):
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-            for line in reversed(lines):
-                if "ERROR" in line or "Error" in line or "Exception" in line:
-                    return line.strip()[:500]
+            errors = [line.strip() for line in lines if "ERROR" in line or "Exception: " in line]
+            if errors:
+                return " | ".join(errors[:3])[:800]
         return f"nothing in {self.log}"
 
     def _stream(self) -> Callable[[], Iterator[DebeziumEvent]]:

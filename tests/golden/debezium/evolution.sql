@@ -25,6 +25,8 @@ alter table shifting alter column bb type bigint;
 
 insert into shifting values (6, 70000000000, 'seven');
 
+update shifting set bb = 0 where bb is null;
+
 alter table shifting drop constraint shifting_pkey, add primary key (id, bb);
 
 insert into shifting values (7, 7, 'eight');

@@ -1,4 +1,5 @@
 -- Every operation under every replica identity, keys of every kind, unchanged TOAST, messages.
+-- (A double quote inside a table's name is left out: Debezium 3.6.3 fails its snapshot on it.)
 create table plain (id int primary key, name text, big text, amount numeric(10,2) not null, made timestamptz not null);
 alter table plain alter column big set storage external;
 create table full_row (id int primary key, name text, big text, amount numeric(10,2) not null);
@@ -15,16 +16,16 @@ alter table toasted alter column t set storage external, alter column v set stor
   alter column ta set storage external, alter column i4 set storage external, alter column i8 set storage external, alter column u set storage external;
 create table copied (id int primary key, name text);
 create table generated (id int generated always as identity primary key, price numeric(10,2), quantity int, total numeric(12,2) generated always as (price * quantity) stored);
-create table "Odd Näme; ""quoted""" ("Key Col" int primary key, "sel.ect" text, "ünï" text);
+create table "Odd Näme; x" ("Key Col" int primary key, "sel.ect" text, "ünï" text);
 create schema "other-schema"; create table "other-schema"."t.1" (id int primary key);
 create table empty_last_z (id int primary key);
 
-insert into plain values (1, 'one', repeat('x', 3000), 1.10, '2024-01-02 03:04:05.678901+00');
-insert into full_row values (1, 'one', repeat('x', 3000), 1.10);
+insert into plain values (1, 'one', repeat('x', 2100), 1.10, '2024-01-02 03:04:05.678901+00');
+insert into full_row values (1, 'one', repeat('x', 2100), 1.10);
 insert into no_key values (1, 'one');
 
 -- stream
-insert into plain values (2, 'two', repeat('y', 3000), 2.20, '2024-01-02 03:04:05.678901+00');
+insert into plain values (2, 'two', repeat('y', 2100), 2.20, '2024-01-02 03:04:05.678901+00');
 
 update plain set name = 'deux' where id = 2;
 
@@ -38,7 +39,7 @@ delete from plain where id = 20;
 
 insert into plain values (3, 'three', null, 3, '2024-01-02 03:04:05+00'); update plain set name = 'drei' where id = 3; delete from plain where id = 3;
 
-insert into full_row values (2, 'two', repeat('y', 3000), 2.20);
+insert into full_row values (2, 'two', repeat('y', 2100), 2.20);
 
 update full_row set name = 'deux' where id = 2;
 
@@ -76,8 +77,8 @@ update composite set region = 'us' where id = 1;
 
 delete from composite where id = 1;
 
-insert into toasted values (1, repeat('t', 3000), repeat('v', 3000), decode(repeat('ab', 3000), 'hex'), jsonb_build_object('k', repeat('j', 3000)),
-  array(select repeat('e', 10) from generate_series(1, 300)), array(select generate_series(1, 1000)), array(select generate_series(1, 500)::bigint), array(select 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid from generate_series(1, 200)), 'before');
+insert into toasted values (1, repeat('t', 2100), repeat('v', 2100), decode(repeat('ab', 2100), 'hex'), jsonb_build_object('k', repeat('j', 2100)),
+  array(select repeat('e', 10) from generate_series(1, 160)), array(select generate_series(1, 540)), array(select generate_series(1, 270)::bigint), array(select 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid from generate_series(1, 135)), 'before');
 
 update toasted set other = 'after' where id = 1;
 
@@ -94,9 +95,9 @@ insert into generated (price, quantity) values (1.50, 3);
 
 update generated set quantity = 4 where id = 1;
 
-insert into "Odd Näme; ""quoted""" values (1, 'a', 'b');
+insert into "Odd Näme; x" values (1, 'a', 'b');
 
-update "Odd Näme; ""quoted""" set "Key Col" = 2 where "Key Col" = 1;
+update "Odd Näme; x" set "Key Col" = 2 where "Key Col" = 1;
 
 insert into "other-schema"."t.1" values (1);
 

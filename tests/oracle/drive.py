@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
+from psycopg import sql
 
+from headwater.testing import wait_until
 from headwater.testing.debezium import Debezium, DebeziumEvent
 from headwater.testing.postgres import PostgresServer
-from tests.oracle.cases import Case
+
+from .cases import Case
+from .ours import Ours
 
 # Emitted after the last statement, outside of any transaction: everything before it has been delivered
 # once it arrives, and it leaves no trace in tables or transaction counters.
 END = "oracle_end"
 
-BASE = {"topic.prefix": "srv", "slot.name": "debezium", "publication.name": "oracle", "signal.enabled.channels": "in-process"}
+BASE = {
+    "topic.prefix": "srv",
+    "slot.name": "debezium",
+    "publication.name": "oracle",
+    "signal.enabled.channels": "in-process",
+}
 
 
 def record_debezium(server: PostgresServer, case: Case, database: str, directory: Path) -> list[DebeziumEvent]:
-    """Real Debezium's events for a case, in an empty database of the server."""
-    prepare(server, case, database)
-    with Debezium(server.url(database), {**BASE, **case.properties}, directory) as debezium:
+    """Real Debezium's events for a case, in a new database of the server."""
+    with (
+        prepared(server, case, database),
+        Debezium(server.url(database), {**BASE, **case.properties}, directory) as debezium,
+    ):
         wait_until_streaming(server, database, debezium)
-        run_blocks(server, database, case.script.stream)
-        emit_end(server, database)
-        debezium.wait_until(is_end, timeout=60)
-        return [event for event in debezium.events() if not is_end(event)]
+        return stream(server, case, database, debezium)
 
 
-def prepare(server: PostgresServer, case: Case, database: str) -> None:
-    """The tables as the snapshot will see them, and the one publication that both sides read."""
+def both(
+    server: PostgresServer, case: Case, database: str, directory: Path, ours: Ours
+) -> tuple[list[DebeziumEvent], list[DebeziumEvent]]:
+    """(Debezium's, Headwater's) events of a case: one publication, the same transactions, a slot for each."""
+    url = server.url(database)
+    our_properties = {**BASE, **case.properties, "slot.name": "headwater"}
+    with prepared(server, case, database):
+        with Debezium(url, {**BASE, **case.properties}, directory) as debezium:
+            wait_until_streaming(server, database, debezium)
+            our_events = ours(url, {**our_properties, "snapshot.mode": "initial_only"})
+            server.execute("select pg_create_logical_replication_slot('headwater', 'pgoutput')", database=database)
+            their_events = stream(server, case, database, debezium)
+        our_events += ours(url, {**our_properties, "snapshot.mode": "no_data"})
+    return their_events, [event for event in our_events if not is_end(event)]
+
+
+def stream(server: PostgresServer, case: Case, database: str, debezium: Debezium) -> list[DebeziumEvent]:
+    """Run the case's statements and wait until Debezium has delivered them all."""
+    run_blocks(server, database, case.script.stream)
+    emit_end(server, database)
+    debezium.wait_until(is_end, timeout=60)
+    return [event for event in debezium.events() if not is_end(event)]
+
+
+@contextlib.contextmanager
+def prepared(server: PostgresServer, case: Case, database: str) -> Iterator[None]:
+    """A database with the tables as the snapshot will see them, and the one publication that both sides read.
+
+    Dropped with its slots at the end: the next case wants the same slot names."""
     server.create_database(database)
     run_blocks(server, database, case.script.before)
     via_root = case.properties.get("publish.via.partition.root", "false")
@@ -40,6 +76,19 @@ def prepare(server: PostgresServer, case: Case, database: str) -> None:
         f"create publication {BASE['publication.name']} for all tables with (publish_via_partition_root = {via_root})",
         database=database,
     )
+    try:
+        yield
+    finally:
+        drop_slots(server, database)
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(database)))
+
+
+def drop_slots(server: PostgresServer, database: str) -> None:
+    """A walsender may need a moment to notice that its client has left."""
+    held = "select from pg_replication_slots where database = %s and active"
+    wait_until(lambda: not server.execute(held, database), 10, "the slots' readers let go")
+    query = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
+    server.execute(query, database, database=database)
 
 
 def run_blocks(server: PostgresServer, database: str, blocks: Iterable[str]) -> None:
@@ -48,7 +97,7 @@ def run_blocks(server: PostgresServer, database: str, blocks: Iterable[str]) -> 
         for block in blocks:
             statement, _, data = block.strip().partition("\n")
             if statement.startswith("copy "):
-                with connection.cursor().copy(cast("LiteralString", statement)) as copy:
+                with connection.cursor().copy(statement) as copy:
                     copy.write(data + "\n")
             else:
                 _execute(connection, block)
@@ -75,6 +124,6 @@ def wait_until_streaming(server: PostgresServer, database: str, debezium: Debezi
 
 
 def _execute(connection: psycopg.Connection[Any], block: str) -> None:
-    cursor = connection.execute(cast("LiteralString", block))
+    cursor = connection.execute(block)
     while cursor.nextset():
         pass

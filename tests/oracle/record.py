@@ -11,9 +11,10 @@ from pathlib import Path
 
 from headwater.testing.debezium import DOWNLOAD
 from headwater.testing.postgres import PostgresServer
-from tests.oracle.cases import CASES, Case
-from tests.oracle.drive import record_debezium
-from tests.oracle.recording import Recording, golden_file, save
+
+from .cases import CASES, Case
+from .drive import record_debezium
+from .recording import Recording, golden_file, save
 
 
 def main() -> None:
@@ -30,23 +31,18 @@ def main() -> None:
 def chosen(names: list[str], server: PostgresServer) -> list[Case]:
     if names:
         return [case for case in CASES if case.name in names or case.sql in names]
-    (has_xml,) = server.execute("select exists (select from pg_config where name = 'CONFIGURE' and setting like '%%libxml%%')")[0]
+    (has_xml,) = server.execute(
+        "select exists (select from pg_config where name = 'CONFIGURE' and setting like '%%libxml%%')"
+    )[0]
     return [case for case in CASES if has_xml or not case.needs_xml]
 
 
 def record(server: PostgresServer, case: Case, postgres: str) -> None:
     directory = Path(tempfile.mkdtemp(prefix=f"headwater-oracle-{case.name}-"))
     events = record_debezium(server, case, case.name, directory)
-    drop_slots(server, case.name)
     versions = {"debezium": DOWNLOAD.split()[0], "postgres": postgres}
     save(Recording(case.name, case.properties, versions, tuple(events)), golden_file(case))
     print(f"{case.name:<40} {len(events):>4} events  {golden_file(case).stat().st_size:>8,} bytes")
-
-
-def drop_slots(server: PostgresServer, database: str) -> None:
-    """The next database wants the same slot name."""
-    query = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
-    server.execute(query, database, database=database)
 
 
 if __name__ == "__main__":

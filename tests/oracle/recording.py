@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headwater.testing.debezium import DebeziumEvent
-from tests.oracle.cases import GOLDEN, Case
+
+from .cases import GOLDEN, Case
 
 _SCHEMA = '{"schema":'
 _PAYLOAD = ',"payload":'

@@ -134,7 +134,7 @@ class Debezium:
         self.wait_condition(lambda: any(seen(event) for event in stream()), timeout, "the awaited event")
 
     def wait_condition(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        """Block until `ready` says so, looking again after every batch and twice a second. Raises when the engine dies."""
+        """Block until `ready` holds; asked after every batch and twice a second. Raises when the engine dies."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while not ready():

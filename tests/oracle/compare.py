@@ -1,0 +1,126 @@
+"""Compares two lists of events whole: topic, key bytes, value, schemas, field order, headers.
+
+What may differ is one short list, each entry with its reason. A field on the list must still be there, in
+its place, and of the same kind; only its content is not compared.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.testing.debezium import DebeziumEvent
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A place whose content may differ, as a pattern over `value.payload.source.version`-like paths."""
+
+    path: str
+    reason: str
+
+
+# Both sides read the same transactions of the same server.
+LIVE = (
+    Allowed("value.payload.source.version", "every product states its own version"),
+    Allowed("value.payload.ts_?s", "when the event was built, not when the row changed"),
+    Allowed("header.__debezium.context.runId", "a new identifier for every run"),
+)
+# Snapshots belong to a slot, and each side has its own; rows of a snapshot additionally differ in these.
+LIVE_SNAPSHOT = (
+    Allowed("value.payload.source.ts_?s", "when that side's snapshot read the table"),
+    Allowed("value.payload.source.lsn", "where that side's slot begins"),
+    Allowed("value.payload.source.txId", "the transaction that side's snapshot saw last"),
+    Allowed("value.payload.source.sequence", "made of the LSN above"),
+)
+# A recording was made on another server at another time.
+RECORDED = (
+    *LIVE,
+    *LIVE_SNAPSHOT,
+    Allowed("value.payload.transaction.id", "made of transaction id and LSN"),
+    Allowed("*.payload.id", "on the transaction topic: made of transaction id and LSN"),
+)
+
+
+def differences(
+    theirs: Sequence[DebeziumEvent], ours: Sequence[DebeziumEvent], allowed: Iterable[Allowed] = LIVE
+) -> list[str]:
+    """Every difference as one line; empty when the two are equal but for what is allowed."""
+    allowed = tuple(allowed)
+    found = []
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=False)):
+        place = f"event {number} ({their.topic} {their.key})"
+        found += [f"{place}: {line}" for line in event_differences(their, our, allowed)]
+    if len(theirs) != len(ours):
+        longer, who = (theirs, "only Debezium") if len(theirs) > len(ours) else (ours, "only Headwater")
+        rest = longer[min(len(theirs), len(ours)) :]
+        found += [f"{who} has {event.topic} {event.key} {(event.value or '')[-200:]}" for event in rest[:5]]
+    return found
+
+
+def event_differences(their: DebeziumEvent, our: DebeziumEvent, allowed: Sequence[Allowed]) -> Iterator[str]:
+    """Differences of one event, key first: a wrong key makes the rest meaningless to a consumer."""
+    if _is_snapshot(their):
+        allowed = (*allowed, *LIVE_SNAPSHOT)
+    if their.topic != our.topic:
+        yield f"topic: {their.topic!r} ≠ {our.topic!r}"
+    about_transaction = their.topic.endswith(".transaction")
+    if their.key != our.key and not (about_transaction and _allows(allowed, "key.payload.id")):
+        yield f"key bytes: {their.key} ≠ {our.key}"
+    if [name for name, _ in their.headers] != [name for name, _ in our.headers]:
+        yield f"header names: {[name for name, _ in their.headers]} ≠ {[name for name, _ in our.headers]}"
+    yield from _differ("value", _parse(their.value), _parse(our.value), allowed)
+    for (name, their_text), (_, our_text) in zip(their.headers, our.headers, strict=False):
+        yield from _differ(f"header.{name}", _parse(their_text), _parse(our_text), allowed)
+
+
+def _differ(path: str, their: Any, our: Any, allowed: Sequence[Allowed]) -> Iterator[str]:
+    match their, our:
+        case dict(), dict():
+            if list(their) != list(our):
+                yield f"{path}: fields {list(their)} ≠ {list(our)}"
+            for name in their.keys() & our.keys():
+                yield from _differ(_inside(path, name), their[name], our[name], allowed)
+        case list(), list() if len(their) == len(our):
+            for number, (left, right) in enumerate(zip(their, our, strict=True)):
+                yield from _differ(f"{path}[{number}]", left, right, allowed)
+        case _:
+            if their == our and type(their) is type(our):
+                return
+            if type(their) is type(our) and _allows(allowed, path):
+                return
+            yield f"{path}: {_short(their)} ≠ {_short(our)}"
+
+
+def _inside(path: str, name: str) -> str:
+    """`value` without a schema counts as its payload, so that one list of paths serves both forms."""
+    if path == "value" and name not in ("schema", "payload"):
+        return f"value.payload.{name}"
+    if path.startswith("header.") and name == "payload":
+        return path
+    return f"{path}.{name}"
+
+
+def _allows(allowed: Iterable[Allowed], path: str) -> bool:
+    return any(fnmatch.fnmatchcase(path, entry.path) for entry in allowed)
+
+
+def _is_snapshot(event: DebeziumEvent) -> bool:
+    value = _parse(event.value)
+    if not isinstance(value, dict):
+        return False
+    source = value.get("payload", value).get("source")
+    return isinstance(source, dict) and source.get("snapshot") not in ("false", None)
+
+
+def _parse(text: str | None) -> Any:
+    """JSON with floats kept as the text they were written with: 4.0 is not 4, 1.0E21 is not 1e21."""
+    return None if text is None else json.loads(text, parse_float=lambda digits: ("float", digits))
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:197] + "…"

@@ -1,0 +1,59 @@
+"""Real Debezium and Headwater on the same database, event by event. Needs the `oracle` extra and Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import Usage
+from headwater.testing.debezium import jars
+from headwater.testing.postgres import PostgresServer
+
+from .cases import CASES, Case
+from .compare import LIVE, RECORDED, differences
+from .drive import both, record_debezium
+from .ours import capture
+from .recording import golden_file, load
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+# One case of each file in the short suite, all in the full one.
+SHORT = {"operations.defaults"}
+
+
+def parameters() -> Iterator[object]:
+    for case in CASES:
+        marks = [] if case.name in SHORT else [pytest.mark.slow]
+        yield pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def debezium_is_installed() -> None:
+    try:
+        jars()
+    except Usage as missing:
+        pytest.skip(str(missing))
+
+
+def skip_without_xml(server: PostgresServer, case: Case) -> None:
+    if case.needs_xml and not server.execute("select from pg_config where setting like '%%with-libxml%%'"):
+        pytest.skip("this server is built without libxml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_recording_is_what_debezium_gives_today(postgres: PostgresServer, case: Case, tmp_path: Path) -> None:
+    skip_without_xml(postgres, case)
+    events = record_debezium(postgres, case, case.name, tmp_path)
+    assert differences(load(golden_file(case)).events, events, RECORDED) == []
+
+
+@pytest.mark.parametrize("case", list(parameters()))
+def test_headwater_gives_what_debezium_gives(postgres: PostgresServer, case: Case, tmp_path: Path) -> None:
+    skip_without_xml(postgres, case)
+    try:
+        theirs, ours = both(postgres, case, case.name, tmp_path, capture)
+    except NotImplementedError as missing:
+        pytest.skip(str(missing))
+    assert differences(theirs, ours, LIVE) == []

@@ -1,0 +1,250 @@
+"""Debezium's events as JSON: key, value, topic and headers of every change, put together by columns.
+
+The envelope is database-neutral; what a database adds comes from its Connector, how a column looks from its
+ColumnForm. Records that are no row changes (transactions, heartbeats, messages) are in `debezium_records.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.errors import Stop
+from headwater.event import ChangeBatch, TableSchema
+from headwater.formats import envelope, kernels, names
+from headwater.formats.connector import Connector, Moment, Run
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.row import key_form
+from headwater.formats.split import Records, split
+from headwater.formats.text import NONE, Bytes, Slot, Template, Text, bytes_of
+
+# Rows that are put together at a time: their text (about 600 bytes a row) stays in the second-level cache while
+# column after column is written into it. Measured in docs/decisions/0004-json-by-columns.md.
+BLOCK_ROWS = 4096
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        # Null when the table has no key.
+        pa.field("key", pa.string()),
+        # Null for a tombstone.
+        pa.field("value", pa.string()),
+        pa.field("headers", HEADERS),
+        # The change in the batch that this record came from: one change may give up to three records.
+        pa.field("change", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Records in the order in which they have to be sent."""
+
+    batches: tuple[pa.RecordBatch, ...]
+
+    @cached_property
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches, SCHEMA)
+
+    def __len__(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        """Record by record, for printing and tests."""
+        for batch in self.batches:
+            yield from batch.to_pylist()
+
+
+class DebeziumJson:
+    """Changes → Debezium JSON. Keeps what it worked out per table; one instance per thread."""
+
+    def __init__(self, options: DebeziumOptions, connector: Connector, run: Run | None = None) -> None:
+        self.options = options
+        self.connector = connector
+        self.run = run or Run(connector=connector.name)
+        self._plans: dict[str, Plan] = {}
+
+    def plan(self, table: TableSchema) -> Plan:
+        """What is constant for a table under one schema."""
+        found = self._plans.get(table.id)
+        if found is None:
+            found = self._plans[table.id] = Plan(table, self.options, self.connector, self.run)
+        return found
+
+    def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
+        """All records of the batch. The same batch and moment give the same bytes."""
+        plan = self.plan(batch.table)
+        rows = len(batch)
+        blocks = []
+        for begin in range(0, rows, BLOCK_ROWS):
+            part = ChangeBatch(batch.table, batch.records.slice(begin, BLOCK_ROWS))
+            blocks.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin))
+        return Encoded(tuple(block for block in blocks if block.num_rows))
+
+
+class Plan:
+    """One table's constants: names, schemas, templates."""
+
+    def __init__(self, table: TableSchema, options: DebeziumOptions, connector: Connector, run: Run) -> None:
+        self.table = table
+        self.options = options
+        self.connector = connector
+        self.topic = names.topic_name(options, *connector.topic_parts(table))
+        self.row = connector.row(table, options)
+        columns = [column.name for column in table.columns]
+        self.key_columns = names.key_columns(options, table.table, columns, table.key)
+        self.key = key_form(self.row, self.key_columns)
+        self.skipped = {letter for letter in options.skipped_operations if letter != "none"}
+        self.source = envelope.SourceBlock(table, options, connector)
+        self.context = _context_headers(options, run)
+        self.value_template = self._value_template()
+        self.key_template = self._key_template()
+
+    def _name(self, kind: str) -> str:
+        return names.adjust(f"{self.topic}.{kind}", self.options.schema_name_adjustment)
+
+    def _value_template(self) -> Template:
+        row = self.row.schema(self._name("Value"), optional=True)
+        schema = envelope.value_schema(self._name("Envelope"), row, self.source.schema)
+        opening = f'{{"schema":{schema.json()},"payload":{{' if self.options.schemas_enable else "{"
+        block = self.source.slots
+        slots = (
+            Slot(f'{opening}"before":'),
+            Slot(',"after":'),
+            Slot(',"source":' + block[0].before),
+            *block[1:],
+            Slot(self.source.end + ',"transaction":'),
+            Slot(',"op":"'),
+        )
+        return Template(slots, "")
+
+    def _value_end(self, moment: Moment) -> str:
+        closing = "}}" if self.options.schemas_enable else "}"
+        now = moment.now
+        return f'","ts_ms":{now // 1_000_000},"ts_us":{now // 1000},"ts_ns":{now}{closing}'
+
+    def _key_template(self) -> Template | None:
+        if self.key is None:
+            return None
+        if not self.options.schemas_enable:
+            return Template((Slot("", "", ""),), "")
+        schema = self.key.schema(self._name("Key"))
+        return Template((Slot(f'{{"schema":{schema.json()},"payload":', "", ""),), "}")
+
+    def encode(self, batch: ChangeBatch, moment: Moment, begin: int) -> pa.RecordBatch:
+        """The records of one block; `begin` is the block's first row in the batch."""
+        changes = np.arange(begin, begin + len(batch), dtype=np.int64)
+        if self.skipped and bool(np.isin(op_letters(batch), [ord(letter) for letter in self.skipped]).any()):
+            keep = ~np.isin(op_letters(batch), [ord(letter) for letter in self.skipped])
+            batch, changes = batch.filter(pa.array(keep)), changes[keep]
+            moment = envelope.filtered(moment, keep)
+        after_key, before_key = self._keys(batch)
+        records = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
+        values = self._values(batch, moment, records)
+        rows = len(records.change)
+        arrays = [
+            pa.repeat(pa.scalar(self.topic, pa.string()), rows),
+            self._key_text(records, after_key, before_key, rows),
+            values.to_arrow(),
+            self._headers(records, after_key, before_key, rows),
+            pa.array(changes[records.change]),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def _keys(self, batch: ChangeBatch) -> tuple[Text | None, Text | None]:
+        """Key payloads of the rows after and before; None where the batch has no such rows."""
+        if self.key is None:
+            return None, None
+        letters = op_letters(batch)
+        before = None
+        if batch.before.null_count < len(batch):
+            known = set(self.table.identity) or {column.name for column in self.table.columns}
+            if known.issuperset(self.key_columns):
+                before = self.key.text(batch.before)
+            elif bool((letters == ord("d")).any()):
+                raise self._unknown_key()
+        after = self.key.text(batch.after)
+        return after, before
+
+    def _unknown_key(self) -> Stop:
+        table = self.table.table
+        return Stop(
+            f"a delete of {table} does not carry the event key ({', '.join(self.key_columns)})",
+            f"alter table {table} replica identity full;",
+            f"or take the identity's columns as key: message.key.columns: {table}:{','.join(self.table.identity)}",
+            cause=f"its REPLICA IDENTITY names other columns: {', '.join(self.table.identity)}",
+        )
+
+    def _values(self, batch: ChangeBatch, moment: Moment, records: Records) -> Text:
+        unchanged = batch.unchanged_masks
+        after = batch.after
+        if unchanged:
+            after, unchanged = envelope.from_before(batch, unchanged)
+        count = len(batch)
+        columns = [
+            self.row.text(batch.before) if batch.before.null_count < count else Text.nulls(count),
+            self.row.text(after, unchanged) if after.null_count < count else Text.nulls(count),
+            *self.source.texts(batch.records, moment),
+            envelope.transaction_text(batch, moment, self.options, self.connector),
+        ]
+        letters = records.letters
+        if records.index is not None:
+            columns = [column.take(records.index) for column in columns]
+            columns[0] = columns[0].marked(letters == ord("c"), kernels.NULL)
+            columns[1] = columns[1].marked(letters == ord("d"), kernels.NULL)
+        places = np.arange(len(letters) + 1, dtype=np.int64)
+        columns.append(Text(letters, places[:-1], places[1:]))
+        text = self.value_template.fill(columns, len(letters), self._value_end(moment))
+        return records.spread(text)
+
+    def _key_text(self, records: Records, after: Text | None, before: Text | None, rows: int) -> pa.Array:
+        if self.key_template is None or after is None:
+            return pa.nulls(rows, pa.string())
+        payload = records.key(after, before)
+        text = payload
+        if self.options.schemas_enable:
+            text = self.key_template.fill([payload], rows).with_state(payload.state)
+        return text.to_arrow()
+
+    def _headers(self, records: Records, after: Text | None, before: Text | None, rows: int) -> pa.Array:
+        """The context headers in every record; new and old key first where an update changed the key."""
+        if records.index is None or before is None or after is None or not records.has_split:
+            if not self.context:
+                return pa.nulls(rows, HEADERS)
+            return pa.repeat(pa.scalar(self.context, HEADERS), rows)
+        changed = self._changed_headers(records, after, before)
+        return pa.array([changed.get(row, self.context or None) for row in range(rows)], HEADERS)
+
+    def _changed_headers(self, records: Records, after: Text, before: Text) -> dict[int, list[dict[str, str]]]:
+        found = {}
+        for row in np.flatnonzero(records.halves).tolist():
+            new = records.halves[row] == ord("d")
+            side = after if new else before
+            change = np.array([records.change[row]], dtype=np.int64)
+            key = side.take(change).with_state(NONE).to_arrow()[0].as_py()
+            name = "__debezium.newkey" if new else "__debezium.oldkey"
+            found[row] = [{"key": name, "value": key}, *self.context]
+        return found
+
+
+def op_letters(batch: ChangeBatch) -> Bytes:
+    """`op` as bytes: every operation is one letter."""
+    data, offsets = bytes_of(batch.op)
+    return data[offsets[0] : offsets[-1]]
+
+
+def _context_headers(options: DebeziumOptions, run: Run) -> list[dict[str, str]]:
+    if not options.extended_headers:
+        return []
+    values = {
+        "connectorLogicalName": options.topic_prefix,
+        "taskId": run.task,
+        "connectorName": run.connector,
+        **({"runId": run.id} if run.id else {}),
+    }
+    return [{"key": f"__debezium.context.{name}", "value": value} for name, value in values.items()]

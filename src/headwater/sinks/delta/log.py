@@ -1,0 +1,293 @@
+"""The Delta log of one table, by delta-rs: what is in the table, where it ends, one commit after another.
+
+Every commit carries the position it ends at, twice: as readable user metadata, and as two `txn` actions
+(commit, ordinal), which checkpoints keep when old log files are cleaned up. Leaves rows and files' content
+to `merge` and `parquet`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from headwater.errors import Retry, Stop
+from headwater.event import Position
+from headwater.sinks.delta.parquet import DataFile
+from headwater.sinks.delta.place import Folder
+
+# delta-rs writes a checkpoint every so many commits; opening a table then reads one checkpoint and at most so
+# many small files. 10 costs 15 ms every tenth commit of a small table and grows with its number of files.
+CHECKPOINT_EVERY = 20
+
+# What a rewrite replaced stays this long for readers that began before it, and the log as long as a
+# day's time travel. Delta's own defaults (a week, 30 days) would keep hundreds of copies of a hot file.
+TABLE_PROPERTIES = {
+    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 1 days",
+}
+
+# Opened tables kept per process, so that a small write does not read the log again.
+OPEN_TABLES = 256
+
+
+class Moved(Exception):  # noqa: N818  (an outcome that the writer handles, not an error to show)
+    """Someone committed to the table after we read it: look again, then decide."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The table's files at one version, as columns."""
+
+    paths: list[str]
+    sizes: np.ndarray[Any, np.dtype[np.int64]]
+    # Per column statistics, NULL where the file has none.
+    minima: pa.StructArray | None
+    maxima: pa.StructArray | None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def bounds(self, column: str, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        """The files' minima and maxima of one column; NULL where they are not known."""
+        found = []
+        for side in (self.minima, self.maxima):
+            at = -1 if side is None else side.type.get_field_index(column)
+            values = pa.nulls(len(self), kind) if side is None or at < 0 else side.field(at)
+            found.append(values if values.type == kind else _as(values, kind))
+        return found[0], found[1]
+
+
+def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return values.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(values), kind)
+
+
+class TableLog:
+    """One table's log as this process knows it. `refresh` reads what others committed."""
+
+    def __init__(self, folder: Folder, pipeline: str) -> None:
+        self.folder = folder
+        self.pipeline = pipeline
+        self._table: DeltaTable | None = None
+        self._files: tuple[int, Files] | None = None
+        self._position: tuple[int, Position | None] | None = None
+
+    # -- reading
+
+    def refresh(self) -> bool:
+        """Read the newest version; False when there is no table."""
+        if self._table is None:
+            try:
+                self._table = DeltaTable(self.folder.uri, storage_options=dict(self.folder.storage_options))
+            except TableNotFoundError:
+                return False
+        else:
+            self._table.update_incremental()
+        return True
+
+    @property
+    def table(self) -> DeltaTable:
+        """The Delta table at the version last read; `refresh` was true before."""
+        if self._table is None:
+            raise AssertionError(f"{self.folder.uri} is not open")
+        return self._table
+
+    @property
+    def exists(self) -> bool:
+        return self._table is not None
+
+    @property
+    def version(self) -> int:
+        return int(self.table.version())
+
+    def schema(self) -> pa.Schema:
+        return pa.schema(self.table.schema().to_arrow())
+
+    def position(self) -> Position | None:
+        """Where the table ends, by the newest commit of ours; None for a table that we never wrote."""
+        if self._position is None or self._position[0] != self.version:
+            self._position = (self.version, self._read_position())
+        return self._position[1]
+
+    def _read_position(self) -> Position | None:
+        commit = self.table.transaction_version(self._app("commit"))
+        ordinal = self.table.transaction_version(self._app("ordinal"))
+        stored = None if commit is None or ordinal is None else Position(commit, ordinal)
+        # Commits of Spark's engine carry the metadata alone, so the newest metadata decides; it also has `resume`.
+        # Usually it is in the last commit; an OPTIMIZE or a user's own commits may lie above it.
+        for limit in (1, 2 * CHECKPOINT_EVERY, None):
+            history = self.table.history(limit)
+            for entry in history:
+                found = read_metadata(entry.get("userMetadata"), self.pipeline)
+                if found is not None:
+                    return found
+            if limit is None or len(history) < limit:
+                break
+        return stored
+
+    def files(self) -> Files:
+        """The table's files; none when there is no table yet."""
+        if not self.exists:
+            return Files([], np.empty(0, dtype=np.int64), None, None)
+        if self._files is None or self._files[0] != self.version:
+            actions = pa.table(self.table.get_add_actions(flatten=False)).combine_chunks()
+            self._files = (self.version, _files_of(actions))
+        return self._files[1]
+
+    def owner(self) -> Mapping[str, str]:
+        """What the table's description says of who writes it and how; empty for a table of someone else."""
+        try:
+            said = json.loads(self.table.metadata().description or "")
+        except ValueError:
+            return {}
+        return said if isinstance(said, dict) and "headwater" in said else {}
+
+    # -- writing
+
+    def replace(self, schema: pa.Schema, files: Sequence[DataFile], upto: Position, *, name: str, mode: str) -> None:
+        """Make these files the table's whole content, creating it when it is missing."""
+        with self._conflicts():
+            create_table_with_add_actions(
+                self.folder.uri,
+                Schema.from_arrow(schema),
+                [_add(file) for file in files],
+                mode="overwrite" if self.exists else "error",
+                name=name,
+                description=json.dumps({"headwater": self.pipeline, "mode": mode}),
+                configuration=TABLE_PROPERTIES,
+                storage_options=dict(self.folder.storage_options),
+                commit_properties=self._properties(upto),
+            )
+        self._sync_log(0 if not self.exists else self.version + 1)
+        self._table = None
+        self.refresh()
+
+    def commit(
+        self, upto: Position, add: Sequence[DataFile], remove: Sequence[str], *, compacted: Sequence[DataFile] = ()
+    ) -> None:
+        """One commit on top of the version that was read. Raises Moved when it is no longer the newest."""
+        now = int(time.time() * 1000)
+        sizes = dict(zip(self.files().paths, self.files().sizes.tolist(), strict=True)) if remove else {}
+        actions: list[AddAction | RemoveAction] = [_add(file) for file in add]
+        actions += [_add(file, data_change=False) for file in compacted]
+        actions += [RemoveAction(path, True, now, sizes.get(path), {}) for path in remove]
+        expected = self.version + 1
+        with self._conflicts():
+            self.table.create_write_transaction(
+                actions, "append", self.table.schema(), commit_properties=self._properties(upto)
+            )
+        self._sync_log(expected)
+        self.table.update_incremental()
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add what `schema` has and the table has not, inside structs too. Moves no position."""
+        with self._conflicts():
+            write_deltalake(
+                self.table,
+                schema.empty_table(),
+                mode="append",
+                schema_mode="merge",
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        self.table.update_incremental()
+
+    def _properties(self, upto: Position) -> CommitProperties:
+        return CommitProperties(
+            custom_metadata={"userMetadata": write_metadata(self.pipeline, upto)},
+            # No retry inside delta-rs: an append never conflicts there, so a second writer would go unseen.
+            max_commit_retries=0,
+            app_transactions=[
+                Transaction(self._app("commit"), upto.commit),
+                Transaction(self._app("ordinal"), upto.ordinal),
+            ],
+        )
+
+    def _app(self, part: str) -> str:
+        return f"headwater/{self.pipeline}/{part}"
+
+    def _sync_log(self, version: int) -> None:
+        self.folder.sync(f"_delta_log/{version:020}.json", "_delta_log", ".")
+
+    @contextmanager
+    def _conflicts(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise Moved from error
+        except OSError as error:
+            raise Retry(f"{self.folder.uri}: the Delta log could not be written", cause=str(error)) from error
+        except DeltaError as error:
+            raise Stop(f"{self.folder.uri}: delta-rs refused the commit", cause=str(error)) from error
+
+
+def write_metadata(pipeline: str, upto: Position) -> str:
+    """A commit's user metadata: whose commit it is and where it ends."""
+    return json.dumps({"headwater": pipeline, "position": json.loads(upto.to_json())})
+
+
+def read_metadata(text: Any, pipeline: str) -> Position | None:
+    """The position in a commit's user metadata; None when it is not a commit of this pipeline."""
+    try:
+        said = json.loads(text)
+        if said["headwater"] != pipeline:
+            return None
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Position.from_json(json.dumps(said["position"]))
+
+
+def _add(file: DataFile, *, data_change: bool = True) -> AddAction:
+    return AddAction(file.path, file.size, {}, file.written, data_change, file.statistics)
+
+
+def _files_of(actions: pa.Table) -> Files:
+    def struct(name: str) -> pa.StructArray | None:
+        if name not in actions.column_names or not actions.num_rows:
+            return None
+        column = actions.column(name).combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        return column if pa.types.is_struct(column.type) else None
+
+    return Files(
+        paths=actions.column("path").to_pylist(),
+        sizes=actions.column("size_bytes").to_numpy().astype(np.int64),
+        minima=struct("min"),
+        maxima=struct("max"),
+    )
+
+
+_open: OrderedDict[tuple[str, str], TableLog] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_log(folder: Folder, pipeline: str) -> TableLog:
+    """The log of a table, from this process's memory when it was open before. Not yet refreshed."""
+    with _lock:
+        log = _open.pop((folder.uri, pipeline), None)
+        if log is None or log.folder != folder:
+            log = TableLog(folder, pipeline)
+        _open[(folder.uri, pipeline)] = log
+        while len(_open) > OPEN_TABLES:
+            _open.popitem(last=False)
+        return log
+
+
+def forget(log: TableLog) -> None:
+    """Drop a table from this process's memory, after an error that may have left it half-read."""
+    with _lock:
+        _open.pop((log.folder.uri, log.pipeline), None)

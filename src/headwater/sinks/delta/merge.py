@@ -1,0 +1,117 @@
+"""Apply last states to a table by rewriting the files that hold their keys: copy on write, in one commit.
+
+Files whose statistics exclude every key are not opened; of the others only the key columns are read, and only
+files in which a key was found are read whole and replaced. Memory is bounded by one file, not by the table.
+Leaves the commit to `log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.errors import Stop
+from headwater.sinks.delta.keys import Ids, may_hold
+from headwater.sinks.delta.log import TableLog
+from headwater.sinks.delta.parquet import DataFile, read_file, write_files
+from headwater.sinks.delta.reduce import LastState
+
+
+@dataclass(frozen=True)
+class Hit:
+    """The rows of one file that a batch touches."""
+
+    path: str
+    # Where in the file, and the key's number there.
+    rows: Ids
+    keys: Ids
+
+
+@dataclass
+class Rewrite:
+    """What one commit adds and removes."""
+
+    add: list[DataFile] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+
+
+def merge(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str], *, file_bytes: int) -> Rewrite:
+    """Write the files that make the table hold `state`; nothing is visible before the commit."""
+    rewrite = Rewrite()
+    hits: list[Hit] = []
+    if state.truncated:
+        rewrite.remove.extend(log.files().paths)
+    elif state.index is not None:
+        hits = find(log, state, schema, key)
+    state = replace(state, rows=pay(log, state, schema, hits).select(schema.names))
+    placed = np.zeros(state.rows.num_rows, dtype=bool)
+    for hit in hits:
+        old = read_file(log.folder, hit.path, schema)
+        keep = np.ones(old.num_rows, dtype=bool)
+        keep[hit.rows] = False
+        here = state.row_of_key[hit.keys]
+        here = here[here >= 0]
+        placed[here] = True
+        # Updated rows stay in the file their key came from, so a file's key range does not widen.
+        rows = pa.concat_tables([old.filter(pa.array(keep)), state.rows.take(pa.array(here))])
+        rewrite.add += write_files(log.folder, schema, [rows], file_bytes=2 * file_bytes, key=key)
+        rewrite.remove.append(hit.path)
+    fresh = state.rows if not placed.any() else state.rows.filter(pa.array(~placed))
+    rewrite.add += write_files(log.folder, schema, [fresh], file_bytes=file_bytes, key=key)
+    return rewrite
+
+
+def find(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str]) -> list[Hit]:
+    """The files and rows that hold the batch's keys."""
+    files, index = log.files(), state.index
+    if index is None or not len(files):
+        return []
+    bounds = [files.bounds(name, schema.field(name).type) for name in key]
+    keys_only = pa.schema([schema.field(name) for name in key])
+    hits = []
+    for at in np.flatnonzero(may_hold(index, [low for low, _ in bounds], [high for _, high in bounds])):
+        columns = read_file(log.folder, files.paths[at], keys_only).combine_chunks()
+        if not columns.num_rows:
+            continue
+        ids = index.find([_whole(columns.column(i)) for i in range(len(key))])
+        rows = np.flatnonzero(ids >= 0)
+        if len(rows):
+            hits.append(Hit(files.paths[at], rows, ids[rows]))
+    return hits
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def pay(log: TableLog, state: LastState, schema: pa.Schema, hits: Sequence[Hit]) -> pa.Table:
+    """The last states with what the log left out filled in from the target's own rows."""
+    rows = state.rows
+    for name, owed in state.owed.items():
+        wanted = np.zeros(len(state.row_of_key), dtype=bool)
+        wanted[owed[owed >= 0]] = True
+        only = pa.schema([schema.field(name)])
+        parts, at_key = [], np.full(len(state.row_of_key), -1, dtype=np.int64)
+        count = 0
+        for hit in hits:
+            here = wanted[hit.keys]
+            if here.any():
+                taken = read_file(log.folder, hit.path, only).column(0).take(pa.array(hit.rows[here]))
+                at_key[hit.keys[here]] = count + np.arange(len(taken))
+                count += len(taken)
+                parts.extend(taken.chunks)
+        source = np.where(owed >= 0, at_key[owed], -1)
+        if ((owed >= 0) & (source < 0)).any():
+            raise Stop(
+                f"an update left {name!r} out because it did not change, and the table has no such row to keep it from",
+                "load the table anew (headwater snapshot), or set REPLICA IDENTITY FULL at the source",
+            )
+        old = pa.concat_arrays(parts)
+        own = _whole(rows.column(name)) if rows.num_rows else pa.nulls(0, schema.field(name).type)
+        both = pa.concat_arrays([own, old])
+        pick = np.where(source >= 0, len(own) + source, np.arange(len(own)))
+        rows = rows.set_column(rows.schema.get_field_index(name), schema.field(name), both.take(pa.array(pick)))
+    return rows

@@ -1,0 +1,148 @@
+"""The native engine: one table's changes into Delta by Arrow and delta-rs, without a JVM.
+
+Runs wherever a task runs. Puts the parts together: position check, evolution, reduction, merge, commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from headwater.errors import Retry, Stop
+from headwater.event import ChangeBatch, Position, TableSchema, concat
+from headwater.sinks.delta.log import Moved, forget, open_log
+from headwater.sinks.delta.merge import Rewrite, merge
+from headwater.sinks.delta.parquet import DataFile, discard, write_files
+from headwater.sinks.delta.place import Folder
+from headwater.sinks.delta.reduce import conform, last_state
+from headwater.sinks.delta.shape import (
+    added,
+    changelog_rows,
+    changelog_schema,
+    clashing,
+    mirror_rows,
+    mirror_schema,
+)
+
+# How often a write begins again because someone else (an OPTIMIZE, a user) committed in between.
+ATTEMPTS = 5
+
+
+class Native:
+    """One table of a lake, written by this process."""
+
+    def __init__(self, folder: Folder, pipeline: str, mode: str, key: Sequence[str], file_bytes: int) -> None:
+        self.folder = folder
+        self.mode = mode
+        self.key = tuple(key)
+        self.file_bytes = file_bytes
+        self.log = open_log(folder, pipeline)
+
+    def position(self) -> Position | None:
+        return self.log.position() if self.log.refresh() else None
+
+    def schema(self, table: TableSchema) -> pa.Schema:
+        clash = clashing([column.name for column in table.columns])
+        if clash:
+            raise Stop(
+                f"{table.table}: columns {', '.join(map(repr, clash))} differ only in case, which Delta does not see",
+                "rename one of them at the source, or leave the table out (exclude)",
+            )
+        return mirror_schema(table) if self.mode == "upsert" else changelog_schema(table)
+
+    def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> int:
+        """Apply what lies behind the table's position; the number of changes that did."""
+        seen: Position | None = None
+        for attempt in range(ATTEMPTS):
+            exists = self.log.refresh()
+            position = self.log.position() if exists else None
+            if attempt and position != seen:
+                if position is not None and position >= upto:
+                    # Another attempt at this very batch was faster; all of it is in.
+                    return 0
+                raise self._two_writers(table, seen, position)
+            seen = position
+            left = [batch for batch in (batch.between(position, None) for batch in batches) if len(batch)]
+            if not left or (position is not None and position >= upto):
+                return 0
+            try:
+                self._apply(table, left, upto)
+            except Moved:
+                continue
+            return sum(len(batch) for batch in left)
+        raise Retry(f"{table.table}: the Delta table was changed by someone else {ATTEMPTS} times while we wrote")
+
+    def _apply(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> None:
+        stored = self._follow(table)
+        rewrite = Rewrite()
+        try:
+            whole = [conform(batch, table) for batch in batches]
+            if self.mode == "upsert":
+                state = last_state(concat(whole), self.key)
+                rewrite = merge(self.log, state, stored, self.key, file_bytes=self.file_bytes)
+            else:
+                rows = (changelog_rows(batch) for batch in whole)
+                rewrite.add += write_files(self.folder, stored, rows, file_bytes=self.file_bytes)
+            if self.log.exists:
+                self.log.commit(upto, rewrite.add, rewrite.remove)
+            else:
+                self.log.replace(stored, rewrite.add, upto, name=table.table, mode=self.mode)
+        except BaseException:
+            discard(self.folder, rewrite.add)
+            forget(self.log)
+            raise
+
+    def _follow(self, table: TableSchema) -> pa.Schema:
+        """Let the Delta table follow the source's columns; its schema then, in its own order."""
+        schema = self.schema(table)
+        if not self.log.exists:
+            return schema
+        self._require_ours(table)
+        if added(table, self.log.schema(), schema):
+            self.log.add_columns(schema)
+        return pa.schema([schema.field(name) for name in self.log.schema().names])
+
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        """Write a part of a snapshot beside the table; the receipt names the files."""
+        schema = self.schema(table)
+        files = write_files(self.folder, schema, self._flat(table, rows), file_bytes=self.file_bytes, key=self.key)
+        return json.dumps([asdict(file) for file in files])
+
+    def _flat(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> Iterator[pa.Table]:
+        """Snapshot batches as tables of about a row group: a source may hand out small ones."""
+        flatten = mirror_rows if self.mode == "upsert" else changelog_rows
+        for batch in rows:
+            yield flatten(conform(batch, table))
+
+    def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
+        """Make the parts the table, in one commit."""
+        files = [DataFile(**file) for receipt in receipts for file in json.loads(receipt)]
+        if self.log.refresh():
+            self._require_ours(table)
+            if self.log.position() == upto and {file.path for file in files} <= set(self.log.files().paths):
+                return
+        try:
+            self.log.replace(self.schema(table), files, upto, name=table.table, mode=self.mode)
+        except Moved as error:
+            raise Retry(f"{table.table}: the Delta table was changed by someone else during its load") from error
+
+    def _require_ours(self, table: TableSchema) -> None:
+        owner = self.log.owner()
+        if owner.get("headwater") == self.log.pipeline and owner.get("mode") == self.mode:
+            return
+        by = f"pipeline {owner['headwater']!r} in mode {owner.get('mode')!r}" if owner else "someone else"
+        raise Stop(
+            f"{table.table}: the Delta table at {self.folder.uri} is written by {by},"
+            f" not by pipeline {self.log.pipeline!r} in mode {self.mode!r}",
+            "give this pipeline another path, or move that table away",
+        )
+
+    @staticmethod
+    def _two_writers(table: TableSchema, seen: Position | None, now: Position | None) -> Stop:
+        return Stop(
+            f"{table.table}: the Delta table moved from {seen} to {now} while we wrote: two writers",
+            "stop the other pipeline of this name, then start again: nothing was written twice",
+        )

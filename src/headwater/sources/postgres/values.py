@@ -1,7 +1,7 @@
 """Texts of one column → one Arrow array of the column's lake type, without a Python step per value.
 
-The texts are what pgoutput and COPY … TO STDOUT both give under SETTINGS, so snapshot and stream cannot
-differ. Finding the texts is left to `kernels.py` and the snapshot; the rules per type are in TYPES.md.
+The texts are what pgoutput and COPY … TO STDOUT both give under connection.SESSION_SETTINGS, so snapshot and
+stream cannot differ. Finding the texts is left to `kernels.py` and the snapshot; the rules per type are in TYPES.md.
 """
 
 from __future__ import annotations
@@ -15,19 +15,8 @@ import pyarrow as pa
 from headwater.errors import Stop, Unrepresentable
 from headwater.event import Column
 from headwater.sources.postgres import nested_kernels as nested
+from headwater.sources.postgres import time_kernels as times
 from headwater.sources.postgres import value_kernels as kernels
-
-# Every connection that values are read from sets these; the parsers know no other form. IntervalStyle is
-# `postgres` because intervals stay texts: this is the text that people see on a server left as it was.
-SETTINGS = {
-    "DateStyle": "ISO, YMD",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "xmloption": "content",
-    "client_encoding": "UTF8",
-}
 
 Bytes = npt.NDArray[np.uint8]
 Starts = npt.NDArray[np.int64]
@@ -107,12 +96,12 @@ class _Values:
 
     def date(self) -> pa.Array:
         out = np.zeros(self.rows, dtype=np.int32)
-        self.check(kernels.parse_date(*self.texts, out))
+        self.check(times.parse_date(*self.texts, out))
         return self.fixed(pa.date32(), out)
 
     def timestamp(self, arrow: pa.DataType) -> pa.Array:
         out = np.zeros(self.rows, dtype=np.int64)
-        self.check(kernels.parse_timestamp(*self.texts, out, arrow.tz is not None))
+        self.check(times.parse_timestamp(*self.texts, out, arrow.tz is not None))
         return self.fixed(arrow, out)
 
     def decimal(self, arrow: pa.DataType) -> pa.Array:
@@ -143,13 +132,13 @@ class _Values:
 
     def binary(self) -> pa.Array:
         offsets = np.empty(self.rows + 1, dtype=np.int32)
-        out = np.empty(max(self.bytes // 2, 1), dtype=np.uint8)
+        out = _room(self.bytes // 2)
         self.check(kernels.parse_hex(*self.texts, offsets, out))
         return self.variable(pa.binary(), offsets, out)
 
     def gathered(self, arrow: pa.DataType) -> pa.Array:
         offsets = np.empty(self.rows + 1, dtype=np.int32)
-        out = np.empty(max(self.bytes, 1), dtype=np.uint8)
+        out = _room(self.bytes)
         kernels.gather(*self.texts, offsets, out)
         return self.variable(arrow, offsets, out)
 
@@ -159,7 +148,7 @@ class _Values:
         count = nested.count_elements(*self.texts, delimiter)
         offsets = np.zeros(self.rows + 1, dtype=np.int32)
         starts, lengths = _bounds(count)
-        out = np.empty(max(self.bytes, 1), dtype=np.uint8)
+        out = _room(self.bytes)
         self.check(nested.parse_array(*self.texts, delimiter, offsets, starts, lengths, out))
         found = int(offsets[-1])
         inner = _Values(self.column, out, starts[:found], lengths[:found], self.table)
@@ -169,7 +158,7 @@ class _Values:
         count = nested.count_pairs(*self.texts)
         offsets = np.zeros(self.rows + 1, dtype=np.int32)
         keys, items = _bounds(count), _bounds(count)
-        out = np.empty(max(self.bytes, 1), dtype=np.uint8)
+        out = _room(self.bytes)
         self.check(nested.parse_hstore(*self.texts, offsets, *keys, *items, out))
         found = int(offsets[-1])
         sides = [
@@ -204,6 +193,11 @@ class _Values:
             f'To keep the server\'s text instead: source.cast: {{"{place}": string}}',
             cause=f"{_reason(text, self.column)} (value {row} of {self.rows}, {len(text)} bytes)",
         ) from None
+
+
+def _room(size: int) -> Bytes:
+    # From Arrow's pool, which keeps what was freed: fresh pages cost a third of the copying.
+    return np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)
 
 
 def _bounds(count: int) -> tuple[Starts, Lengths]:

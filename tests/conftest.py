@@ -17,6 +17,7 @@ import pytest
 from psycopg import sql
 
 from headwater.testing import PostgresServer, wait_until
+from headwater.testing.binaries import postgres_binaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """One server for the run. HEADWATER_TEST_POSTGRES=14 … 18 picks its version (`make test-matrix`)."""
-    with PostgresServer() as server:
+    version = os.environ.get("HEADWATER_TEST_POSTGRES")
+    with PostgresServer(bindir=postgres_binaries(int(version)) if version else None) as server:
         yield server
 
 

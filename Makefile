@@ -96,7 +96,8 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes 
   || $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
 
 $(VENV)/.install: requirements/install.txt
-	@test -n "$(PYTHON)" || { echo "headwater needs Python 3.11 or newer; found: $$(python3 --version 2>&1)" >&2; \
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "headwater needs Python 3.11 or newer; found: $$($(or $(PYTHON),python3) --version 2>&1)" >&2; \
 	  echo "  install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "creating .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/install.txt

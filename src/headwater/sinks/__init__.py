@@ -1,1 +1,1 @@
-"""TODO"""
+"""Where changes go: one file (or folder) per target."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -120,12 +121,15 @@ class Source(ABC):
         `durable` is the lowest position any sink holds, None when there is none. Raises Stop when the log
         no longer has what comes after it."""
 
+    def close(self) -> None:
+        """Let go of whatever `prepare` holds."""
+
     @abstractmethod
     def tables(self) -> list[TableSchema]:
         """The captured tables as the catalog has them now."""
 
     @abstractmethod
-    def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Any:
+    def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> AbstractContextManager[Snapshot]:
         """A context manager giving a Snapshot of `tables`, cut into chunks for about `tasks` tasks."""
 
     @abstractmethod

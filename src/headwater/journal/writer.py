@@ -1,0 +1,197 @@
+"""Appending to the journal: one writer, whole blocks, segments of bounded size, a cap on the whole.
+
+After a crash the unfinished end is cut off; damage anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from headwater.errors import HeadwaterError, Stop
+from headwater.event import ORIGIN, Chunk, Position
+from headwater.failpoints import failpoint
+from headwater.journal.block import encode_block
+from headwater.journal.folder import Journal
+from headwater.journal.reader import BlockRef, damaged_in_the_middle, scan_segment
+
+# A segment is sealed at this size. 64 MB is ~0.3 s of a saturated walsender: large enough that listing a
+# day of segments stays cheap, small enough that retention frees disk promptly.
+SEGMENT_BYTES = 64 << 20
+# The journal never takes the last of the disk: other things on it must live too.
+SPARE_BYTES = 256 << 20
+# A machine that crashes loses at most this much of the journal; the slot still has it.
+SYNC_SECONDS = 1.0
+
+
+class JournalFull(HeadwaterError):
+    """The cap or the disk is reached; try again when consumers have moved on."""
+
+
+class JournalBusy(Stop):
+    """Another process writes this journal."""
+
+
+class JournalWriter:
+    """The one writer. Opening it takes the lock, checks the end and cuts off what a crash left there."""
+
+    def __init__(self, journal: Journal, max_bytes: int) -> None:
+        self.journal = journal
+        self.max_bytes = max_bytes
+        self.end: Position = ORIGIN
+        self.synced: Position = ORIGIN
+        self._session = uuid4().hex[:8]
+        self._lock = lock_file(journal.path / "tail.lock", "the journal")
+        self._file: IO[bytes] | None = None
+        # Sealed and open segments: path → (last position, bytes); in order.
+        self._segments: dict[Path, tuple[Position, int]] = {}
+        self._offset = 0
+        self._last_sync = time.monotonic()
+        self._unsynced = False
+        try:
+            self._recover()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def append(self, chunk: Chunk) -> None:
+        """Write one chunk behind the others. Raises JournalFull, with nothing written, when it does not fit."""
+        parts = encode_block(chunk, self._session)
+        size = sum(len(part) for part in parts)
+        self._refuse_if_full(size)
+        file = self._segment()
+        try:
+            _write_all(file.fileno(), parts)
+        except OSError as error:
+            self._undo(file)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise JournalFull(f"the disk of {self.journal.path} is full") from error
+            raise
+        self._offset += size
+        self._segments[Path(file.name)] = (chunk.last, self._offset)
+        self._unsynced = True
+        if chunk.whole:
+            self.end = chunk.last
+        failpoint("journal.after_append")
+        if time.monotonic() - self._last_sync >= SYNC_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make what was appended survive a crash of the machine."""
+        self._last_sync = time.monotonic()
+        if self._unsynced and self._file is not None:
+            failpoint("journal.before_fsync")
+            os.fdatasync(self._file.fileno())
+            failpoint("journal.after_fsync")
+            self._unsynced = False
+        self.synced = self.end
+
+    def forget(self, upto: Position) -> None:
+        """Remove segments that hold nothing after `upto`; the open one stays."""
+        for path, (last, _size) in list(self._segments.items())[:-1]:
+            if last > upto:
+                break
+            path.unlink(missing_ok=True)
+            del self._segments[path]
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _last, size in self._segments.values())
+
+    def close(self) -> None:
+        """Sync, close and let go of the lock."""
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._file = None
+        self._lock.close()
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _refuse_if_full(self, size: int) -> None:
+        if self.bytes + size > self.max_bytes:
+            raise JournalFull(f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB")
+        if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
+            raise JournalFull(f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free")
+
+    def _segment(self) -> IO[bytes]:
+        if self._file is not None and self._offset < SEGMENT_BYTES:
+            return self._file
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+        number = 1 + max((int(path.stem) for path in self._segments), default=0)
+        path = self.journal.segments / f"{number:012d}.hwj"
+        self._file = path.open("xb", buffering=0)
+        self._offset = 0
+        self._segments[path] = (self.end, 0)
+        return self._file
+
+    def _undo(self, file: IO[bytes]) -> None:
+        """A block that was written in part is taken away again."""
+        try:
+            os.ftruncate(file.fileno(), self._offset)
+            file.seek(self._offset)
+        except OSError:
+            # The next opening cuts it off.
+            file.close()
+            self._file = None
+
+    def _recover(self) -> None:
+        """Find the last whole transaction; cut off what follows it."""
+        paths = sorted(self.journal.segments.glob("*.hwj"))
+        blocks: list[BlockRef] = []
+        for number, path in enumerate(paths):
+            is_last = number == len(paths) - 1
+            found, torn_at = scan_segment(path, check_payload=is_last)
+            if torn_at is not None and not is_last:
+                raise damaged_in_the_middle(path, torn_at)
+            blocks.extend(found)
+        while blocks and not blocks[-1].header.whole:
+            blocks.pop()
+        kept = blocks[-1].path if blocks else None
+        for path in reversed(paths):
+            if path == kept:
+                break
+            path.unlink()
+        for block in blocks:
+            self._segments[block.path] = (block.header.last, block.offset + block.size)
+        if kept is not None:
+            self._offset = self._segments[kept][1]
+            self._file = kept.open("r+b", buffering=0)
+            os.ftruncate(self._file.fileno(), self._offset)
+            self._file.seek(self._offset)
+            self.end = blocks[-1].header.last
+            self._unsynced = True
+            self.sync()
+
+
+def _write_all(descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
+    """All of it, or an OSError."""
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def lock_file(path: Path, what: str) -> IO[str]:
+    """Hold an advisory lock on a file with our PID in it; it ends with the process, however that dies."""
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        pid = file.read().strip() or "unknown"
+        file.close()
+        raise JournalBusy(f"{what} in {path.parent} is in use by process {pid}", "Stop it first") from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file

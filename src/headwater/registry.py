@@ -1,0 +1,59 @@
+"""Finds plug-ins: a source is a folder under `headwater.sources`, a sink a file under `headwater.sinks`.
+
+Others bring theirs as entry points in the groups `headwater.sources` and `headwater.sinks`. Only the
+plug-in that is asked for gets imported: a pipeline without Kafka needs no Kafka client.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from importlib.metadata import entry_points
+from typing import Any
+
+from headwater.errors import Usage
+from headwater.sinks.base import Sink
+from headwater.sources.base import Source
+
+
+def source_class(kind: str) -> type[Source]:
+    """The Source with `type: kind`."""
+    return _find("sources", Source, kind)
+
+
+def sink_class(kind: str) -> type[Sink]:
+    """The Sink with `type: kind`."""
+    return _find("sinks", Sink, kind)
+
+
+def known(group: str) -> list[str]:
+    """Every type that can be named in a pipeline file under `sources` or `sinks`."""
+    package = importlib.import_module(f"headwater.{group}")
+    own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
+    return sorted(own | {entry.name for entry in entry_points(group=f"headwater.{group}")})
+
+
+def _find(group: str, base: type[Any], kind: str) -> type[Any]:
+    names = known(group)
+    if kind not in names:
+        near = difflib.get_close_matches(kind, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(names)
+        raise Usage(f"{group}: unknown type {kind!r}", hint)
+    for entry in entry_points(group=f"headwater.{group}", name=kind):
+        found: type[Any] = entry.load()
+        return found
+    try:
+        module = importlib.import_module(f"headwater.{group}.{kind}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("headwater"):
+            raise
+        raise Usage(
+            f"{group}: {kind!r} needs the package {error.name!r}, which is not installed",
+            f"pip install 'headwater[{kind}]'",
+        ) from error
+    for _name, member in inspect.getmembers(module, inspect.isclass):
+        if issubclass(member, base) and getattr(member, "type", None) == kind:
+            return member
+    raise Usage(f"headwater.{group}.{kind} declares no {base.__name__} with type {kind!r}")

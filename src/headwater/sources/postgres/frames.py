@@ -1,0 +1,140 @@
+"""Raw XLogData frames gathered into chunks. No I/O.
+
+Looks only at what must be indexed: message kind, table, transaction boundary. Values are never touched:
+this loop runs once per change in the tail process.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from headwater.event import Chunk, Position, TableRun, TableSchema
+from headwater.sources.postgres import pgoutput
+from headwater.sources.postgres.pgoutput import XLOG_HEADER, parse_begin, parse_commit, parse_relation, parse_truncate
+from headwater.sources.postgres.position import format_lsn
+
+Frame = bytes | memoryview
+
+_OID = struct.Struct("!I").unpack_from
+_INSERT, _UPDATE, _DELETE = pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE
+
+
+class ChunkBuilder:
+    """Takes frames one by one, gives chunks. `describe` names a relation's schema; None = not captured."""
+
+    def __init__(self, start: Position, describe: Callable[[pgoutput.Relation], TableSchema | None]) -> None:
+        self.position = start
+        self.in_transaction = False
+        self.size = 0
+        self._describe = describe
+        self._frames: list[Frame] = []
+        self._first = start
+        # The open transaction: commit LSN, changes so far, commit time, xid.
+        self._open = [0, 0, 0, 0]
+        self._context = [0, 0, 0, 0]
+        self._tables: dict[int, TableSchema | None] = {}
+        self._counts: dict[int, int] = {}
+        self._commit_time = 0
+        # Frames up to here end a transaction; an empty transaction is cut off again.
+        self._begin_at = 0
+        self._ready: list[Chunk] = []
+
+    def add(self, frame: Frame) -> None:
+        """One XLogData frame, in the order of the stream."""
+        tag = frame[XLOG_HEADER]
+        if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
+            relation = _OID(frame, XLOG_HEADER + 1)[0]
+            self._open[1] += 1
+            self._counts[relation] = self._counts.get(relation, 0) + 1
+            self._frames.append(frame)
+            self.size += len(frame)
+            return
+        message = bytes(frame[XLOG_HEADER:])
+        match tag:
+            case pgoutput.BEGIN:
+                self._begin(frame, message)
+            case pgoutput.COMMIT:
+                self._commit(message)
+            case pgoutput.RELATION:
+                self._relate(message)
+            case pgoutput.TRUNCATE:
+                for relation in parse_truncate(message):
+                    self._open[1] += 1
+                    self._counts[relation] = self._counts.get(relation, 0) + 1
+                self._frames.append(frame)
+                self.size += len(frame)
+            case pgoutput.TYPE | pgoutput.ORIGIN | pgoutput.MESSAGE:
+                # Type names come from the catalog; origins and logical messages are not requested.
+                pass
+            case _:
+                raise pgoutput.Malformed(len(self._frames), tag)
+
+    def take(self) -> Chunk | None:
+        """Everything gathered so far as one chunk; None when there is nothing."""
+        if self._ready:
+            return self._ready.pop(0)
+        self._cut()
+        return self._ready.pop(0) if self._ready else None
+
+    def tick(self, lsn: int) -> Chunk:
+        """An idle log has reached `lsn`: an empty chunk that moves the position there."""
+        self.position = Position(lsn, 0, format_lsn(lsn))
+        self._cut(force=True)
+        return self._ready.pop(0)
+
+    def _begin(self, frame: Frame, message: bytes) -> None:
+        begin = parse_begin(message)
+        self._begin_at = len(self._frames)
+        self._frames.append(frame)
+        self.size += len(frame)
+        self._open = [begin.commit_lsn, 0, begin.commit_time, begin.xid]
+        self.in_transaction = True
+
+    def _commit(self, message: bytes) -> None:
+        commit = parse_commit(message)
+        changes = self._open[1]
+        if not changes:
+            # Servers before 15 announce transactions that touch no published table.
+            self.size -= sum(map(len, self._frames[self._begin_at :]))
+            del self._frames[self._begin_at :]
+        self.in_transaction = False
+        self.position = Position(commit.commit_lsn, changes, format_lsn(commit.end_lsn))
+        self._commit_time = commit.commit_time
+
+    def _relate(self, message: bytes) -> None:
+        relation = parse_relation(message)
+        schema = self._describe(relation)
+        known = self._tables.get(relation.oid)
+        if self._counts.get(relation.oid) and known is not None and (schema is None or schema.id != known.id):
+            # Within a chunk a table has one schema.
+            self._cut()
+        self._tables[relation.oid] = schema
+
+    def _cut(self, *, force: bool = False) -> None:
+        """Close the chunk at this frame."""
+        if not self._frames and not force and self.position <= self._first:
+            return
+        lengths = np.fromiter(map(len, self._frames), dtype=np.uint32, count=len(self._frames))
+        last = Position(self._open[0], self._open[1]) if self.in_transaction else self.position
+        self._ready.append(
+            Chunk(
+                frames=b"".join(self._frames),
+                lengths=lengths,
+                first=self._first,
+                last=last,
+                whole=not self.in_transaction,
+                tables=tuple(
+                    TableRun(oid, schema.table, schema.id, count)
+                    for oid, count in self._counts.items()
+                    if (schema := self._tables.get(oid)) is not None
+                ),
+                context=dict(zip(("commit", "ordinal", "time", "xid"), self._context, strict=True)),
+                commit_time=self._commit_time,
+            )
+        )
+        self._frames, self._counts, self.size, self._begin_at = [], {}, 0, 0
+        self._first = last
+        self._context = list(self._open) if self.in_transaction else [0, 0, 0, 0]

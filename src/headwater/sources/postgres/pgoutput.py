@@ -1,0 +1,172 @@
+"""pgoutput messages, parsed the obvious way. No I/O.
+
+Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 1. The tail uses
+the parsers of rare messages; for row messages these functions are the plain twins that the tests hold
+`kernels.py` to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.errors import Stop
+
+# An XLogData frame as it comes from the walsender: 'w', WAL start, WAL end, send time, then the message.
+XLOG_HEADER = 25
+# Microseconds between the Unix epoch and PostgreSQL's (2000-01-01).
+POSTGRES_EPOCH = 946_684_800_000_000
+
+BEGIN, COMMIT, RELATION, TYPE, ORIGIN = b"BCRYO"
+INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = b"IUDTM"
+ROW_KINDS = frozenset((INSERT, UPDATE, DELETE))
+
+# Lengths with a meaning in tuple bounds.
+NULL = -1
+UNCHANGED = -2
+
+
+class Malformed(Stop):
+    """Bytes that are not a pgoutput message: a damaged journal, or a plug-in that is not pgoutput."""
+
+    def __init__(self, frame: int, kind: int) -> None:
+        super().__init__(
+            f"frame {frame} is not a valid pgoutput message (kind {chr(kind)!r})",
+            "If the journal is damaged: remove it; what was not confirmed is read again from the slot",
+        )
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Protocol message 'B'."""
+
+    commit_lsn: int
+    commit_time: int
+    xid: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Protocol message 'C'."""
+
+    commit_lsn: int
+    end_lsn: int
+    commit_time: int
+
+
+@dataclass(frozen=True)
+class RelationColumn:
+    """A column of protocol message 'R'."""
+
+    name: str
+    type_oid: int
+    typmod: int
+    identity: bool
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Protocol message 'R': a table's shape, before its first row and after every change of shape."""
+
+    oid: int
+    schema: str
+    name: str
+    replica_identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+def parse_begin(message: bytes) -> Begin:
+    lsn, time, xid = struct.unpack_from("!QqI", message, 1)
+    return Begin(lsn, time + POSTGRES_EPOCH, xid)
+
+
+def parse_commit(message: bytes) -> Commit:
+    _flags, lsn, end, time = struct.unpack_from("!BQQq", message, 1)
+    return Commit(lsn, end, time + POSTGRES_EPOCH)
+
+
+def parse_relation(message: bytes) -> Relation:
+    (oid,) = struct.unpack_from("!I", message, 1)
+    schema, at = _text(message, 5)
+    name, at = _text(message, at)
+    identity = chr(message[at])
+    (count,) = struct.unpack_from("!H", message, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        flags = message[at]
+        column, at = _text(message, at + 1)
+        type_oid, typmod = struct.unpack_from("!Ii", message, at)
+        at += 8
+        columns.append(RelationColumn(column, type_oid, typmod, bool(flags & 1)))
+    # An empty namespace on the wire stands for pg_catalog.
+    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+
+
+def parse_truncate(message: bytes) -> list[int]:
+    """Relation oids of protocol message 'T', in order."""
+    (count,) = struct.unpack_from("!I", message, 1)
+    return list(struct.unpack_from(f"!{count}I", message, 6))
+
+
+def _text(message: bytes, start: int) -> tuple[str, int]:
+    end = message.index(b"\0", start)
+    return bytes(message[start:end]).decode(), end + 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row change, with the byte bounds of every value inside `message`."""
+
+    kind: int
+    relation: int
+    old_kind: str
+    old: list[tuple[int, int]] | None
+    new: list[tuple[int, int]] | None
+
+
+def parse_row(message: bytes) -> Row:
+    """Protocol messages 'I', 'U', 'D', one obvious line at a time."""
+    kind = message[0]
+    (relation,) = struct.unpack_from("!I", message, 1)
+    at, old_kind, old, new = 5, "", None, None
+    if chr(message[at]) in "KO":
+        old_kind = chr(message[at])
+        old, at = tuple_bounds_plain(message, at + 1)
+    if at < len(message) and chr(message[at]) == "N":
+        new, at = tuple_bounds_plain(message, at + 1)
+    if new is not None and old is not None and old_kind == "O":
+        # REPLICA IDENTITY FULL: the old row has what the new one left out.
+        new = [o if n[1] == UNCHANGED else n for n, o in zip(new, old, strict=True)]
+    return Row(kind, relation, old_kind, old, new)
+
+
+def tuple_bounds_plain(message: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
+    """Where each value of a TupleData begins and how long it is (-1 NULL, -2 unchanged TOAST)."""
+    (count,) = struct.unpack_from("!H", message, at)
+    at += 2
+    bounds = []
+    for _ in range(count):
+        match chr(message[at]):
+            case "n":
+                bounds.append((0, NULL))
+                at += 1
+            case "u":
+                bounds.append((0, UNCHANGED))
+                at += 1
+            case "t" | "b":
+                (length,) = struct.unpack_from("!I", message, at + 1)
+                bounds.append((at + 5, length))
+                at += 5 + length
+            case other:
+                raise Malformed(0, ord(other))
+    return bounds, at
+
+
+def split_frames(frames: bytes | memoryview, lengths: list[int]) -> Iterator[bytes]:
+    """The XLogData frames of a chunk, one by one."""
+    at = 0
+    for length in lengths:
+        yield bytes(frames[at : at + length])
+        at += length

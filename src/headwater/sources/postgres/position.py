@@ -1,0 +1,24 @@
+"""LSNs: text to integer and back. PostgreSQL 19 pads them with zeros: parse, never compare as text."""
+
+from __future__ import annotations
+
+from headwater.event import Position
+
+
+def parse_lsn(text: str) -> int:
+    """`16/B374D848` as one integer."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def format_lsn(lsn: int) -> str:
+    """An integer as `16/B374D848`."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def flush_lsn(position: Position) -> int:
+    """What may be confirmed once `position` is durable.
+
+    Only a whole transaction lets the slot move behind its end; in the middle of one, its commit record
+    must stay ahead of the slot, or the rest would never be sent again."""
+    return parse_lsn(position.resume) if position.resume else position.commit

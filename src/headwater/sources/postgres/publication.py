@@ -1,0 +1,112 @@
+"""The publication: which tables, columns and rows the server hands out. Created before the slot.
+
+Knows SQL only. A publication dropped and recreated poisons a lagging slot, so ours is altered, never
+replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from headwater.errors import Usage
+from headwater.event import TableSchema
+from headwater.sources.postgres.options import PostgresOptions
+
+
+@dataclass(frozen=True)
+class Published:
+    """One table of a publication: the columns and rows that it hands out."""
+
+    # None: all columns (server older than 15).
+    columns: tuple[str, ...] | None
+    row_filter: str | None
+
+
+def find_publication(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Whether there is a publication of that name in this database."""
+    return connection.execute("select 1 from pg_publication where pubname = %s", [name]).fetchone() is not None
+
+
+def published_tables(connection: psycopg.Connection[Any], name: str) -> dict[tuple[str, str], Published]:
+    """(schema, table) → what the publication hands out of it."""
+    if connection.info.server_version >= 150000:
+        rows = connection.execute(
+            "select schemaname, tablename, attnames, rowfilter from pg_publication_tables where pubname = %s", [name]
+        ).fetchall()
+        return {(s, t): Published(tuple(columns), row_filter) for s, t, columns, row_filter in rows}
+    rows = connection.execute(
+        "select schemaname, tablename from pg_publication_tables where pubname = %s", [name]
+    ).fetchall()
+    return {(s, t): Published(None, None) for s, t in rows}
+
+
+def ensure_publication(
+    connection: psycopg.Connection[Any], options: PostgresOptions, tables: Sequence[TableSchema]
+) -> list[str]:
+    """Create the publication for `tables`, or add the ones it lacks; returns what was added."""
+    name = options.publication
+    exists = find_publication(connection, name)
+    if options.publication_autocreate == "disabled":
+        if not exists:
+            raise missing_publication(options, tables, "publication_autocreate is disabled")
+        return []
+    if not exists:
+        _execute(connection, create_statement(options, tables), options, tables)
+        return [table.table for table in tables]
+    have = published_tables(connection, name)
+    lacking = [table for table in tables if (table.schema, table.name) not in have]
+    if lacking:
+        _execute(connection, add_statement(options, lacking), options, lacking)
+    return [table.table for table in lacking]
+
+
+def create_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:
+    """CREATE PUBLICATION for exactly these tables (or for all, when asked to)."""
+    root = sql.SQL(" with (publish_via_partition_root = true)") if options.publish_via_partition_root else sql.SQL("")
+    what = sql.SQL("for all tables")
+    listed = sql.SQL("for table {}").format(_names(tables)) if tables else sql.SQL("")
+    chosen = what if options.publication_autocreate == "all_tables" else listed
+    return sql.SQL("create publication {} {}{}").format(sql.Identifier(options.publication), chosen, root)
+
+
+def add_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:
+    """ALTER PUBLICATION … ADD TABLE for these tables."""
+    return sql.SQL("alter publication {} add table {}").format(
+        sql.Identifier(options.publication), _names(tables)
+    )
+
+
+def missing_publication(options: PostgresOptions, tables: Sequence[TableSchema], cause: str) -> Usage:
+    """The error that carries the statement a privileged person can paste."""
+    statement = create_statement(options, tables).as_string(None)
+    return Usage(
+        f'the publication "{options.publication}" does not exist and was not created',
+        f"Run as the tables' owner: {statement};",
+        cause=cause,
+    )
+
+
+def _names(tables: Sequence[TableSchema]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
+
+
+def _execute(
+    connection: psycopg.Connection[Any],
+    statement: sql.Composed,
+    options: PostgresOptions,
+    tables: Sequence[TableSchema],
+) -> None:
+    try:
+        connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Usage(
+            f'this role may not change the publication "{options.publication}"',
+            f"Run as the tables' owner: {statement.as_string(None)};",
+            "or set publication_autocreate: disabled and publish what you like",
+            cause=str(error.diag.message_primary),
+        ) from error

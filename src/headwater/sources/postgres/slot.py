@@ -1,0 +1,131 @@
+"""The replication slot: inspect, create, and the exported snapshots that come with creating one.
+
+Knows SQL and nothing of streaming; `log.py` reads from the slot that this module looks after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg import pq
+
+from headwater.errors import Stop, Usage
+from headwater.sources.postgres.connection import ReplicationError, command, connect_replication
+from headwater.sources.postgres.options import PostgresOptions
+from headwater.sources.postgres.position import parse_lsn
+
+
+class SlotInUse(Stop):
+    """Somebody else reads from our slot."""
+
+    def __init__(self, slot: str, pid: int | None) -> None:
+        super().__init__(
+            f'the slot "{slot}" is in use by another process (PID {pid} on the server)',
+            "If that is another run of this pipeline: stop it",
+            f"If its client is dead:              select pg_terminate_backend({pid});",
+            cause="One slot feeds one reader; a second one would take changes away from the first",
+        )
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One row of pg_replication_slots."""
+
+    name: str
+    plugin: str | None
+    database: str | None
+    active_pid: int | None
+    restart_lsn: int | None
+    confirmed_flush_lsn: int | None
+    wal_status: str | None
+
+
+def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
+    """The slot as the server knows it, or None."""
+    row = connection.execute(
+        "select slot_name, plugin, database, active_pid, restart_lsn::text, confirmed_flush_lsn::text, wal_status"
+        " from pg_replication_slots where slot_name = %s",
+        [name],
+    ).fetchone()
+    if row is None:
+        return None
+    restart, confirmed = (parse_lsn(text) if text else None for text in row[4:6])
+    return Slot(row[0], row[1], row[2], row[3], restart, confirmed, row[6])
+
+
+def refuse_unusable(slot: Slot, database: str) -> None:
+    """Stop when this slot can never feed us: another plug-in, another database, already lost."""
+    if slot.plugin != "pgoutput":
+        raise Stop(
+            f'the slot "{slot.name}" belongs to the plug-in {slot.plugin or "none (physical)"}, not pgoutput',
+            "Choose another name under source.slot; this slot is somebody else's",
+        )
+    if slot.database != database:
+        raise Stop(
+            f'the slot "{slot.name}" belongs to the database "{slot.database}", not "{database}"',
+            "Choose another name under source.slot",
+        )
+    if slot.wal_status == "lost":
+        raise Stop(
+            f'the slot "{slot.name}" is lost: the server has removed WAL that was not read yet',
+            f"To load the tables anew: drop the slot (select pg_drop_replication_slot('{slot.name}');),"
+            " remove the state folder and the tables in the lake, and run again",
+            cause="max_slot_wal_keep_size was reached while nobody read from the slot",
+        )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A consistent point and the name of the snapshot that shows the database exactly there."""
+
+    lsn: int
+    snapshot: str
+
+
+@contextmanager
+def create_slot(options: PostgresOptions, name: str | None) -> Iterator[Exported]:
+    """Create a slot and hold its exported snapshot open; without a name a temporary slot, gone at exit.
+
+    The snapshot lives while this connection stays idle. Another connection may stream a permanent slot
+    meanwhile. Protocol: CREATE_REPLICATION_SLOT in "Streaming Replication Protocol"."""
+    pgconn = connect_replication(options)
+    try:
+        yield _create(pgconn, name)
+    finally:
+        pgconn.finish()
+
+
+def _create(pgconn: pq.PGconn, name: str | None) -> Exported:
+    wanted = pgconn_quote(name or f"headwater_sync_{uuid4().hex[:12]}")
+    kind = "" if name else " TEMPORARY"
+    try:
+        result = command(
+            pgconn, f"CREATE_REPLICATION_SLOT {wanted}{kind} LOGICAL pgoutput EXPORT_SNAPSHOT".encode()
+        )
+    except ReplicationError as error:
+        raise slot_creation_error(error, name) from error
+    lsn, snapshot = (result.get_value(0, column) or b"" for column in (1, 2))
+    return Exported(parse_lsn(lsn.decode()), snapshot.decode())
+
+
+def slot_creation_error(error: ReplicationError, name: str | None) -> Stop | Usage:
+    """Why a slot could not be made, and the statement that helps."""
+    what = f'cannot create the replication slot "{name or "(temporary)"}": {error.text}'
+    match error.sqlstate:
+        case "42501":
+            return Usage(what, "alter role … replication;   -- as a superuser")
+        case "53400":
+            return Usage(what, "Raise max_replication_slots, or drop a slot nobody uses (select * from pg_replication_slots)")
+        case "55000" | "22023":
+            return Usage(what, "alter system set wal_level = logical;   -- then restart the server")
+    return Usage(what)
+
+
+def pgconn_quote(name: str) -> str:
+    """An identifier for the replication grammar, which takes double quotes as SQL does."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,206 @@
+"""PostgreSQL as a Source: ties catalog, publication, slot, log, copy and decode together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import psycopg
+
+from headwater.errors import Stop
+from headwater.event import ChangeBatch, Chunk, Position, TableSchema
+from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, SourceOptions
+from headwater.sources.postgres.capture import capture_filter
+from headwater.sources.postgres.catalog import describe
+from headwater.sources.postgres.check import check
+from headwater.sources.postgres.connection import command, connect, connect_replication, now_microseconds
+from headwater.sources.postgres.chunks import plan_chunks
+from headwater.sources.postgres.log import PostgresLog
+from headwater.sources.postgres.options import PostgresOptions
+from headwater.sources.postgres.pgoutput import Relation
+from headwater.sources.postgres.position import flush_lsn, format_lsn
+from headwater.sources.postgres.publication import Published, ensure_publication, published_tables
+from headwater.sources.postgres.relation import relation_schema
+from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
+
+# A killed reader's walsender is gone as soon as the server notices the closed socket.
+SLOT_RELEASE_SECONDS = 5.0
+
+
+class SlotAhead(Stop):
+    """The slot was moved past changes that no sink has."""
+
+    def __init__(self, slot: str, durable: int, confirmed: int) -> None:
+        super().__init__(
+            f'the slot "{slot}" is {size_text(confirmed - durable)} ahead of the last durable position'
+            f" ({format_lsn(durable)} < {format_lsn(confirmed)})",
+            "To load the tables anew: remove the state folder and the tables in the lake, and run again",
+            cause="Someone advanced or recreated it; what was committed in between cannot be read any more",
+        )
+
+
+class Postgres(Source):
+    """PostgreSQL 14 and newer, by logical decoding with pgoutput."""
+
+    type: ClassVar[str] = "postgres"
+    options_class: ClassVar[type[SourceOptions]] = PostgresOptions
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self.options = options
+        self._captured = capture_filter(options)
+        # The snapshot that came with a slot we just created; held until `close`.
+        self._held = ExitStack()
+        self._exported: Exported | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Executors get the options only: connections stay where they were opened."""
+        return (Postgres, (self.options,))
+
+    def identity(self) -> str:
+        pgconn = connect_replication(self.options)
+        try:
+            result = command(pgconn, b"IDENTIFY_SYSTEM")
+            system, database = (result.get_value(0, column) or b"" for column in (0, 3))
+        finally:
+            pgconn.finish()
+        return f"postgres:{system.decode()}/{database.decode()}/{self.options.slot}"
+
+    def check(self) -> list[Finding]:
+        return check(self.options, self._candidates)
+
+    def prepare(self, durable: Position | None) -> Position:
+        with connect(self.options) as connection:
+            # The publication comes first: a slot made before it fails on every change in between.
+            ensure_publication(connection, self.options, self._candidates(connection))
+            slot = self._released_slot(connection)
+            if slot is not None:
+                return self._existing(slot, durable)
+        if durable is not None:
+            raise Stop(
+                f'the slot "{self.options.slot}" is gone, and with it what came after {format_lsn(flush_lsn(durable))}',
+                "To load the tables anew: remove the state folder and the tables in the lake, and run again",
+                cause="Somebody dropped it, or the server was replaced by one that does not have it",
+            )
+        self._exported = self._held.enter_context(create_slot(self.options, self.options.slot))
+        return at_lsn(self._exported.lsn)
+
+    def close(self) -> None:
+        """Let go of the snapshot that came with a new slot."""
+        self._held.close()
+        self._exported = None
+
+    def tables(self) -> list[TableSchema]:
+        with connect(self.options) as connection:
+            return self._published(connection, published_tables(connection, self.options.publication))
+
+    @contextmanager
+    def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Iterator[Snapshot]:
+        with ExitStack() as stack:
+            exported = self._exported or stack.enter_context(create_slot(self.options, None))
+            connection = stack.enter_context(connect(self.options))
+            published = published_tables(connection, self.options.publication)
+            wanted = {table.table for table in tables}
+            now = [table for table in self._published(connection, published) if table.table in wanted]
+            yield Snapshot(
+                position=at_lsn(exported.lsn),
+                taken=now_microseconds(),
+                chunks=plan_chunks(connection, now, published, tasks),
+                detail={"snapshot": exported.snapshot},
+            )
+
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+        from headwater.sources.postgres.copy import copy_rows
+
+        with connect(self.options) as connection:
+            yield from copy_rows(connection, chunk, snapshot, snapshot.detail["snapshot"])
+
+    def log(self, after: Position) -> Log:
+        with connect(self.options) as connection:
+            slot = self._released_slot(connection)
+        if slot is not None and slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn > flush_lsn(after):
+            raise SlotAhead(self.options.slot, flush_lsn(after), slot.confirmed_flush_lsn)
+        return PostgresLog(self.options, after, self._describe)
+
+    @staticmethod
+    def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
+        # Loads the kernels (half a second): the tail, which never decodes, does without.
+        from headwater.sources.postgres.decode import decode
+
+        return decode(chunk, schemas, tables)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _candidates(self, connection: psycopg.Connection[Any]) -> list[TableSchema]:
+        """Tables that the patterns choose and that a publication can hold."""
+        root = self.options.publish_via_partition_root
+        return [
+            table
+            for table in describe(connection, cast=self.options.cast)
+            if self._captured(table.schema, table.name)
+            and table.detail["persistence"] == "p"
+            and ("root" not in table.detail if root else table.detail["kind"] == "r")
+        ]
+
+    def _published(
+        self, connection: psycopg.Connection[Any], published: dict[tuple[str, str], Published]
+    ) -> list[TableSchema]:
+        """The captured tables, with the columns that the publication hands out."""
+        found = []
+        for table in describe(connection, cast=self.options.cast):
+            part = published.get((table.schema, table.name))
+            if part is None or not self._captured(table.schema, table.name):
+                continue
+            columns = tuple(
+                column
+                for column in table.columns
+                if (not column.generated if part.columns is None else column.name in part.columns)
+            )
+            found.append(replace(table, columns=columns))
+        return found
+
+    def _describe(self, relation: Relation) -> TableSchema | None:
+        if not self._captured(relation.schema, relation.name):
+            return None
+        with connect(self.options) as connection:
+            described = describe(connection, [relation.oid], self.options.cast)
+        return relation_schema(relation, described[0] if described else None, self.options.cast)
+
+    def _released_slot(self, connection: psycopg.Connection[Any]) -> Slot | None:
+        """Our slot, once nobody reads from it; a reader that stays is named by its PID."""
+        deadline = time.monotonic() + SLOT_RELEASE_SECONDS
+        while True:
+            slot = find_slot(connection, self.options.slot)
+            if slot is None or slot.active_pid is None:
+                break
+            if time.monotonic() > deadline:
+                raise SlotInUse(slot.name, slot.active_pid)
+            time.sleep(0.1)
+        if slot is not None:
+            refuse_unusable(slot, connection.info.dbname)
+        return slot
+
+    def _existing(self, slot: Slot, durable: Position | None) -> Position:
+        confirmed = slot.confirmed_flush_lsn or slot.restart_lsn or 0
+        if durable is not None and confirmed > flush_lsn(durable):
+            raise SlotAhead(slot.name, flush_lsn(durable), confirmed)
+        return at_lsn(confirmed)
+
+
+def at_lsn(lsn: int) -> Position:
+    """The position between transactions at an LSN."""
+    return Position(lsn, 0, format_lsn(lsn))
+
+
+def size_text(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TB"
+
+

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_of_orders import ORDERS, Changes, batch_of, load, row, rows_at, sink, table_at, write
+from tests.unit.sinks.lake_of_orders import ORDERS, Changes, batch_of, load, row, rows_at, sink, table_at, write
 
 from headwater.errors import Stop
 from headwater.event import Position
@@ -156,7 +156,7 @@ class Model:
         if choice < 0.01:
             self.rows.clear()
             self.changes.truncate()
-        elif old is None or choice < 0.35:
+        elif old is None or (choice < 0.35 and len(self.rows) < 30):
             self._insert()
         elif choice < 0.55:
             self.rows[old] = row(old, *self._values())
@@ -164,7 +164,7 @@ class Model:
         elif choice < 0.75:
             self._partial(old, old)
         elif choice < 0.88:
-            free = self.random.choice([key for key in range(400) if key not in self.rows])
+            free = self.random.choice([key for key in range(40) if key not in self.rows])
             self._partial(old, free)
         else:
             del self.rows[old]
@@ -177,7 +177,7 @@ class Model:
         return pick.choice([None, "n", "é"]), pick.choice([None, f"body {pick.random()}"]), pick.randrange(100)
 
     def _insert(self) -> None:
-        free = self.random.choice([key for key in range(400) if key not in self.rows])
+        free = self.random.choice([key for key in range(40) if key not in self.rows])
         self.rows[free] = row(free, *self._values())
         self.changes.insert(**self.rows[free])
 

@@ -8,12 +8,13 @@ to `merge` and `parquet`.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,21 @@ OPEN_TABLES = 256
 
 class Moved(Exception):  # noqa: N818  (an outcome that the writer handles, not an error to show)
     """Someone committed to the table after we read it: look again, then decide."""
+
+
+@dataclass
+class Rewrite:
+    """What one commit adds and removes."""
+
+    add: list[DataFile] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+    # Small files put together: the same rows in fewer files.
+    together: list[DataFile] = field(default_factory=list)
+    apart: list[str] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[DataFile]:
+        return self.add + self.together
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,7 @@ class TableLog:
         self.folder = folder
         self.pipeline = pipeline
         self._table: DeltaTable | None = None
+        self._stamp: tuple[int, int] | None = None
         self._files: tuple[int, Files] | None = None
         self._position: tuple[int, Position | None] | None = None
 
@@ -91,6 +108,9 @@ class TableLog:
 
     def refresh(self) -> bool:
         """Read the newest version; False when there is no table."""
+        if self._table is not None and self._stamp != self._stamp_now():
+            # The folder was removed, and perhaps another table made in its place.
+            self._table = self._files = self._position = None
         if self._table is None:
             try:
                 self._table = DeltaTable(self.folder.uri, storage_options=dict(self.folder.storage_options))
@@ -98,7 +118,18 @@ class TableLog:
                 return False
         else:
             self._table.update_incremental()
+        self._stamp = self._stamp_now()
         return True
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        """What makes the newest log file that we know this very file, on a local disk."""
+        if not self.folder.local:
+            return None
+        try:
+            found = os.stat(f"{self.folder.uri}/_delta_log/{self.version:020}.json")
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     @property
     def table(self) -> DeltaTable:
@@ -177,22 +208,21 @@ class TableLog:
         self._table = None
         self.refresh()
 
-    def commit(
-        self, upto: Position, add: Sequence[DataFile], remove: Sequence[str], *, compacted: Sequence[DataFile] = ()
-    ) -> None:
+    def commit(self, upto: Position, rewrite: Rewrite) -> None:
         """One commit on top of the version that was read. Raises Moved when it is no longer the newest."""
         now = int(time.time() * 1000)
-        sizes = dict(zip(self.files().paths, self.files().sizes.tolist(), strict=True)) if remove else {}
-        actions: list[AddAction | RemoveAction] = [_add(file) for file in add]
-        actions += [_add(file, data_change=False) for file in compacted]
-        actions += [RemoveAction(path, True, now, sizes.get(path), {}) for path in remove]
+        sizes = dict(zip(self.files().paths, self.files().sizes.tolist(), strict=True))
+        actions: list[AddAction | RemoveAction] = [_add(file) for file in rewrite.add]
+        actions += [_add(file, data_change=False) for file in rewrite.together]
+        actions += [RemoveAction(path, True, now, sizes.get(path), {}) for path in rewrite.remove]
+        actions += [RemoveAction(path, False, now, sizes.get(path), {}) for path in rewrite.apart]
         expected = self.version + 1
         with self._conflicts():
             self.table.create_write_transaction(
                 actions, "append", self.table.schema(), commit_properties=self._properties(upto)
             )
         self._sync_log(expected)
-        self.table.update_incremental()
+        self.refresh()
 
     def add_columns(self, schema: pa.Schema) -> None:
         """Add what `schema` has and the table has not, inside structs too. Moves no position."""
@@ -204,7 +234,7 @@ class TableLog:
                 schema_mode="merge",
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
-        self.table.update_incremental()
+        self.refresh()
 
     def _properties(self, upto: Position) -> CommitProperties:
         return CommitProperties(

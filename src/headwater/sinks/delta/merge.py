@@ -8,15 +8,16 @@ Leaves the commit to `log`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.errors import Stop
-from headwater.sinks.delta.keys import Ids, may_hold
-from headwater.sinks.delta.log import TableLog
-from headwater.sinks.delta.parquet import DataFile, read_file, write_files
+from headwater.sinks.delta.compact import to_compact
+from headwater.sinks.delta.keys import Ids, integers, may_hold
+from headwater.sinks.delta.log import Rewrite, TableLog
+from headwater.sinks.delta.parquet import read_file, write_files
 from headwater.sinks.delta.reduce import LastState
 
 
@@ -28,14 +29,6 @@ class Hit:
     # Where in the file, and the key's number there.
     rows: Ids
     keys: Ids
-
-
-@dataclass
-class Rewrite:
-    """What one commit adds and removes."""
-
-    add: list[DataFile] = field(default_factory=list)
-    remove: list[str] = field(default_factory=list)
 
 
 def merge(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str], *, file_bytes: int) -> Rewrite:
@@ -115,3 +108,19 @@ def pay(log: TableLog, state: LastState, schema: pa.Schema, hits: Sequence[Hit])
         pick = np.where(source >= 0, len(own) + source, np.arange(len(own)))
         rows = rows.set_column(rows.schema.get_field_index(name), schema.field(name), both.take(pa.array(pick)))
     return rows
+
+
+def compact(log: TableLog, rewrite: Rewrite, schema: pa.Schema, key: Sequence[str], *, file_bytes: int) -> None:
+    """Put small files together that this commit leaves alone, in the same commit."""
+    files, gone = log.files(), set(rewrite.remove)
+    stay = [at for at in range(len(files)) if files.paths[at] not in gone]
+    if key and len(stay) > 1:
+        # Neighbours in key order, so that the merged file's key range stays narrow.
+        lows = integers(files.bounds(key[0], schema.field(key[0]).type)[0])
+        stay = stay if lows is None else sorted(stay, key=lambda at: int(lows[at]))
+    chosen = [files.paths[stay[at]] for at in to_compact([int(files.sizes[at]) for at in stay], file_bytes)]
+    if not chosen:
+        return
+    tables = (read_file(log.folder, path, schema) for path in chosen)
+    rewrite.together += write_files(log.folder, schema, tables, file_bytes=file_bytes, key=key)
+    rewrite.apart += chosen

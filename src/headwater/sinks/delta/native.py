@@ -12,9 +12,9 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from headwater.errors import Retry, Stop
-from headwater.event import ChangeBatch, Position, TableSchema, concat
-from headwater.sinks.delta.log import Moved, forget, open_log
-from headwater.sinks.delta.merge import Rewrite, merge
+from headwater.event import ChangeBatch, Position, TableSchema
+from headwater.sinks.delta.log import Moved, Rewrite, forget, open_log
+from headwater.sinks.delta.merge import compact, merge
 from headwater.sinks.delta.parquet import DataFile, discard, write_files
 from headwater.sinks.delta.place import Folder
 from headwater.sinks.delta.reduce import conform, last_state
@@ -81,17 +81,18 @@ class Native:
         try:
             whole = [conform(batch, table) for batch in batches]
             if self.mode == "upsert":
-                state = last_state(concat(whole), self.key)
+                state = last_state(whole, self.key)
                 rewrite = merge(self.log, state, stored, self.key, file_bytes=self.file_bytes)
             else:
                 rows = (changelog_rows(batch) for batch in whole)
                 rewrite.add += write_files(self.folder, stored, rows, file_bytes=self.file_bytes)
             if self.log.exists:
-                self.log.commit(upto, rewrite.add, rewrite.remove)
+                compact(self.log, rewrite, stored, self.key, file_bytes=self.file_bytes)
+                self.log.commit(upto, rewrite)
             else:
                 self.log.replace(stored, rewrite.add, upto, name=table.table, mode=self.mode)
         except BaseException:
-            discard(self.folder, rewrite.add)
+            discard(self.folder, rewrite.written)
             forget(self.log)
             raise
 

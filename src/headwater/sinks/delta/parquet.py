@@ -105,7 +105,7 @@ class _Writer:
         self.path = f"part-{uuid.uuid4()}.parquet"
         self.rows = 0
         self._folder = folder
-        self._sink = folder.files.open_output_stream(self.path)
+        self._sink = folder.create(self.path)
         self._schema = schema
         self._statistics = _Statistics(schema, key)
         self._writer = pq.ParquetWriter(

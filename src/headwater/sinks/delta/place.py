@@ -116,16 +116,19 @@ class Folder:
     def files(self) -> pafs.FileSystem:
         """A pyarrow filesystem whose root is this folder."""
         if self.local:
-            os.makedirs(self.uri, exist_ok=True)
             return pafs.SubTreeFileSystem(self.uri, pafs.LocalFileSystem())
         from deltalake.fs import DeltaStorageHandler
 
         return pafs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.storage_options)))
 
+    def create(self, name: str) -> Any:
+        """A new file to write to, in a folder made when it is missing."""
+        if self.local:
+            os.makedirs(self.uri, exist_ok=True)
+        return self.files.open_output_stream(name)
+
     def get(self, name: str) -> bytes | None:
         """A file's bytes; None when there is none."""
-        if self.local and not os.path.isdir(self.uri):
-            return None
         if self.files.get_file_info(name).type == pafs.FileType.NotFound:
             return None
         with self.files.open_input_stream(name) as stream:
@@ -134,7 +137,7 @@ class Folder:
     def put(self, name: str, content: bytes) -> None:
         """Replace a file in one step: a reader sees the old bytes or the new ones, after a crash too."""
         if not self.local:
-            with self.files.open_output_stream(name) as stream:
+            with self.create(name) as stream:
                 stream.write(content)
             return
         os.makedirs(self.uri, exist_ok=True)

@@ -64,113 +64,162 @@ def _widen(column: pa.StructArray, table: TableSchema) -> pa.StructArray:
     return pa.StructArray.from_arrays(parts, fields=list(table.arrow), mask=pc.is_null(column))
 
 
-def last_state(batch: ChangeBatch, key: Sequence[str]) -> LastState:
-    """Reduce a batch to the last state of each key."""
-    op = batch.op
-    truncates = np.flatnonzero(pc.equal(op, "t").to_numpy(zero_copy_only=False))
-    if len(truncates):
-        after = batch.records.slice(int(truncates[-1]) + 1)
-        batch = ChangeBatch(batch.table, after)
-    if not len(batch):
+def last_state(batches: Sequence[ChangeBatch], key: Sequence[str]) -> LastState:
+    """Reduce the changes of one table, in commit order and of one schema, to the last state of each key."""
+    table = batches[0].table
+    truncated = False
+    left: list[ChangeBatch] = []
+    for batch in batches:
+        truncates = np.flatnonzero(pc.equal(batch.op, "t").to_numpy(zero_copy_only=False))
+        if len(truncates):
+            truncated, left = True, []
+            batch = ChangeBatch(table, batch.records.slice(int(truncates[-1]) + 1))
+        if len(batch):
+            left.append(batch)
+    if not left:
         empty = np.empty(0, dtype=np.int64)
-        nothing = pa.Table.from_batches([], pa.schema(list(batch.table.arrow)))
-        return LastState(bool(len(truncates)), None, empty, nothing, empty, {})
-    return _reduce(batch, key, truncated=bool(len(truncates)))
+        return LastState(truncated, None, empty, pa.schema(list(table.arrow)).empty_table(), empty, {})
+    return _reduce(_Changes(left), key, truncated=truncated)
 
 
-def _reduce(batch: ChangeBatch, key: Sequence[str], *, truncated: bool) -> LastState:
-    table, n = batch.table, len(batch)
-    deletes = pc.equal(batch.op, "d").to_numpy(zero_copy_only=False)
-    puts = np.flatnonzero(~deletes)
-    has_before = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)
-    # An update whose `before` is there may have moved to another key; which ones did shows when keys are numbered.
-    removes = np.flatnonzero(deletes | (has_before & pc.equal(batch.op, "u").to_numpy(zero_copy_only=False)))
-    columns = []
-    for name in key:
-        at = table.arrow.get_field_index(name)
-        new = batch.after.field(at).take(pa.array(puts))
-        old = batch.before.field(at).take(pa.array(removes))
-        columns.append(pa.concat_arrays([new, old]))
-    require_whole_keys(table, key, columns)
-    index, ids = KeyIndex.of(columns)
-    new_key = np.full(n, -1, dtype=np.int64)
-    old_key = np.full(n, -1, dtype=np.int64)
-    new_key[puts] = ids[: len(puts)]
-    old_key[removes] = ids[len(puts) :]
-    moved = (old_key >= 0) & (new_key >= 0) & (old_key != new_key)
+class _Changes:
+    """Several batches as one, column by column: a copy of one column at a time is all that memory must hold."""
 
-    # Later steps overwrite earlier ones: NumPy assigns repeated indices in order. A moved row first leaves its
-    # old key, then takes the new one.
+    def __init__(self, batches: Sequence[ChangeBatch]) -> None:
+        self._batches = batches
+        self.table = batches[0].table
+        self.op = pa.concat_arrays([batch.op for batch in batches])
+        self.has_before: Mask = np.concatenate([_valid(batch.before) for batch in batches])
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def is_op(self, letter: str) -> Mask:
+        return np.asarray(pc.equal(self.op, letter).to_numpy(zero_copy_only=False))
+
+    def before(self, name: str) -> pa.Array:
+        at = self.table.arrow.get_field_index(name)
+        return pa.concat_arrays([batch.before.field(at) for batch in self._batches])
+
+    def after(self, name: str) -> pa.Array:
+        at = self.table.arrow.get_field_index(name)
+        return pa.concat_arrays([batch.after.field(at) for batch in self._batches])
+
+    def left_out(self) -> dict[str, Mask]:
+        """For every column that some change leaves out: a mask that is true on those changes."""
+        masks = [batch.unchanged_masks for batch in self._batches]
+        return {
+            name: np.concatenate(
+                [
+                    mask.get(name, np.zeros(len(batch), dtype=bool))
+                    for mask, batch in zip(masks, self._batches, strict=True)
+                ]
+            )
+            for name in {name for mask in masks for name in mask}
+        }
+
+
+def _valid(column: pa.Array) -> Mask:
+    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """What every change does to keys: which it leaves (-1: none), which it takes (-1: none)."""
+
+    leaves: Ids
+    takes: Ids
+
+    @property
+    def steps(self) -> Ids:
+        """Both as one sequence in time: change i leaves a key at 2i and takes one at 2i+1."""
+        both = np.empty(2 * len(self.takes), dtype=np.int64)
+        both[0::2], both[1::2] = self.leaves, self.takes
+        return both
+
+    @property
+    def moved(self) -> Mask:
+        return (self.leaves >= 0) & (self.takes >= 0)
+
+
+def _reduce(changes: _Changes, key: Sequence[str], *, truncated: bool) -> LastState:
+    index, moves = _number_keys(changes, key)
+    # Later steps overwrite earlier ones: NumPy assigns repeated indices in order.
     last = np.full(len(index), -1, dtype=np.int64)
-    order = np.empty(2 * n, dtype=np.int64)
-    order[0::2] = np.where(deletes | moved, old_key, -1)
-    order[1::2] = new_key
-    real = order >= 0
-    last[order[real]] = np.flatnonzero(real)
+    steps = moves.steps
+    real = np.flatnonzero(steps >= 0)
+    last[steps[real]] = real
     alive = (last >= 0) & (last % 2 == 1)
-    change = last[alive] // 2
-    keys = np.flatnonzero(alive)
+    change, keys = last[alive] // 2, np.flatnonzero(alive)
     in_time = np.argsort(change, kind="stable")
     change, keys = change[in_time], keys[in_time]
     row_of_key = np.full(len(index), -1, dtype=np.int64)
     row_of_key[keys] = np.arange(len(keys))
-
-    rows, owed = _resolve(batch, change, new_key, old_key, moved, deletes)
+    rows, owed = _resolve(changes, change, moves)
     return LastState(truncated, index, row_of_key, rows, keys, owed)
 
 
-def _resolve(
-    batch: ChangeBatch, change: Ids, new_key: Ids, old_key: Ids, moved: Mask, deletes: Mask
-) -> tuple[pa.Table, dict[str, Ids]]:
+def _number_keys(changes: _Changes, key: Sequence[str]) -> tuple[KeyIndex, _Moves]:
+    """Number the keys of all changes; an update leaves its old key only when it differs from the new one."""
+    n, deletes = len(changes), changes.is_op("d")
+    puts = np.flatnonzero(~deletes)
+    removes = np.flatnonzero(deletes | (changes.has_before & changes.is_op("u")))
+    columns = []
+    for name in key:
+        new = changes.after(name)
+        new = new if len(puts) == n else new.take(pa.array(puts))
+        columns.append(pa.concat_arrays([new, changes.before(name).take(pa.array(removes))]) if len(removes) else new)
+    require_whole_keys(changes.table, key, columns)
+    index, ids = KeyIndex.of(columns)
+    takes, leaves = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    takes[puts] = ids[: len(puts)]
+    leaves[removes] = ids[len(puts) :]
+    leaves[leaves == takes] = -1
+    return index, _Moves(leaves, takes)
+
+
+def _resolve(changes: _Changes, change: Ids, moves: _Moves) -> tuple[pa.Table, dict[str, Ids]]:
     """The rows after these changes, each column from the newest change of the row that carries it."""
-    left_out = {name: mask for name, mask in batch.unchanged_masks.items() if mask.any()}
-    previous = _previous(new_key, old_key, moved, deletes) if left_out else None
-    after = batch.after
+    left_out = changes.left_out()
+    previous = _previous(moves) if left_out else None
     columns, owed = [], {}
-    for at, field in enumerate(batch.table.arrow):
-        column = after.field(at)
-        mask = left_out.get(field.name)
+    for field in changes.table.arrow:
+        column, mask = changes.after(field.name), left_out.get(field.name)
         if mask is None or previous is None:
             columns.append(column.take(pa.array(change)))
             continue
         source = _follow(mask, previous)[change]
-        taken = column.take(pa.array(source))
-        missing = mask[source]
-        taken, missing = _from_before(batch, field.name, taken, source, missing)
+        taken, missing = _from_before(changes, field.name, column.take(pa.array(source)), source, mask[source])
         if missing.any():
-            origin = np.where(moved[source], old_key[source], new_key[source])
+            origin = np.where(moves.moved, moves.leaves, moves.takes)[source]
             owed[field.name] = np.where(missing, origin, -1)
         columns.append(taken)
-    return pa.Table.from_arrays(columns, schema=pa.schema(list(batch.table.arrow))), owed
+    return pa.Table.from_arrays(columns, schema=pa.schema(list(changes.table.arrow))), owed
 
 
-def _from_before(batch: ChangeBatch, name: str, taken: pa.Array, source: Ids, missing: Mask) -> tuple[pa.Array, Mask]:
+def _from_before(changes: _Changes, name: str, taken: pa.Array, source: Ids, missing: Mask) -> tuple[pa.Array, Mask]:
     """Take a left-out value from `before`, where the log carries that column of old rows."""
-    if name not in batch.table.identity or not missing.any():
+    there = changes.has_before[source] & missing
+    if name not in changes.table.identity or not there.any():
         return taken, missing
-    there = pc.is_valid(batch.before).to_numpy(zero_copy_only=False)[source] & missing
-    if not there.any():
-        return taken, missing
-    old = batch.before.field(batch.table.arrow.get_field_index(name)).take(pa.array(source))
-    return pc.if_else(pa.array(there), old, taken), missing & ~there
+    rows = np.arange(len(source))
+    both = pa.concat_arrays([taken, changes.before(name).take(pa.array(source))])
+    return both.take(pa.array(np.where(there, rows + len(rows), rows))), missing & ~there
 
 
-def _previous(new_key: Ids, old_key: Ids, moved: Mask, deletes: Mask) -> Ids:
+def _previous(moves: _Moves) -> Ids:
     """For every change the change that last put the same row in place; -1 when the batch holds none.
 
     Steps sorted by key and time stand next to their predecessor. A moved row's predecessor is that of the
     key it left."""
-    n = len(new_key)
-    step_key = np.empty(2 * n, dtype=np.int64)
-    step_key[0::2] = np.where(deletes | moved, old_key, -1)
-    step_key[1::2] = new_key
+    step_key = moves.steps
     steps = np.flatnonzero(step_key >= 0)
     steps = steps[np.argsort(step_key[steps], kind="stable")]
-    before = np.full(2 * n, -1, dtype=np.int64)
+    before = np.full(len(step_key), -1, dtype=np.int64)
     same = step_key[steps[1:]] == step_key[steps[:-1]]
     # Only a put (odd step) leaves a row behind.
     before[steps[1:]] = np.where(same & (steps[:-1] % 2 == 1), steps[:-1] // 2, -1)
-    return np.where(moved, before[0::2], before[1::2])
+    return np.where(moves.moved, before[0::2], before[1::2])
 
 
 def _follow(left_out: Mask, previous: Ids) -> Ids:

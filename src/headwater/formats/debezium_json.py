@@ -16,15 +16,17 @@ import pyarrow as pa
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema
 from headwater.formats import envelope, kernels, names
+from headwater.formats.connect import STRING, quote
 from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.order import Orders
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
-from headwater.formats.text import NONE, Bytes, Slot, Template, Text, bytes_of
+from headwater.formats.text import NONE, PACK, Bytes, Slot, Template, Text, bytes_of, null_state
 
 # Rows that are put together at a time: their text (about 600 bytes a row) stays in the second-level cache while
 # column after column is written into it. Measured in docs/decisions/0004-json-by-columns.md.
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 16384
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 SCHEMA = pa.schema(
@@ -80,10 +82,11 @@ class DebeziumJson:
         """All records of the batch. The same batch and moment give the same bytes."""
         plan = self.plan(batch.table)
         rows = len(batch)
+        orders = Orders()
         blocks = []
         for begin in range(0, rows, BLOCK_ROWS):
             part = ChangeBatch(batch.table, batch.records.slice(begin, BLOCK_ROWS))
-            blocks.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin))
+            blocks.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin, orders))
         return Encoded(tuple(block for block in blocks if block.num_rows))
 
 
@@ -97,13 +100,15 @@ class Plan:
         self.topic = names.topic_name(options, *connector.topic_parts(table))
         self.row = connector.row(table, options)
         columns = [column.name for column in table.columns]
-        self.key_columns = names.key_columns(options, table.table, columns, table.key)
+        self.key_columns = names.key_columns(options, table.table, columns, table_key(table))
         self.key = key_form(self.row, self.key_columns)
-        self.skipped = {letter for letter in options.skipped_operations if letter != "none"}
+        self.skipped = np.array([ord(letter) for letter in options.skipped_operations if letter != "none"], np.uint8)
         self.source = envelope.SourceBlock(table, options, connector)
-        self.context = _context_headers(options, run)
         self.value_template = self._value_template()
         self.key_template = self._key_template()
+        self.context = _context_headers(options, run)
+        self.repeated = pa.array([], HEADERS)
+        self.header_key = self._header_key()
 
     def _name(self, kind: str) -> str:
         return names.adjust(f"{self.topic}.{kind}", self.options.schema_name_adjustment)
@@ -136,16 +141,22 @@ class Plan:
         schema = self.key.schema(self._name("Key"))
         return Template((Slot(f'{{"schema":{schema.json()},"payload":', "", ""),), "}")
 
-    def encode(self, batch: ChangeBatch, moment: Moment, begin: int) -> pa.RecordBatch:
+    def _header_key(self) -> Template:
+        """A key as the value of a header."""
+        if self.key_template is not None and self.options.header_converter == "json":
+            return self.key_template
+        return PACK
+
+    def encode(self, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders) -> pa.RecordBatch:
         """The records of one block; `begin` is the block's first row in the batch."""
         changes = np.arange(begin, begin + len(batch), dtype=np.int64)
-        if self.skipped and bool(np.isin(op_letters(batch), [ord(letter) for letter in self.skipped]).any()):
-            keep = ~np.isin(op_letters(batch), [ord(letter) for letter in self.skipped])
+        keep = ~np.isin(op_letters(batch), self.skipped)
+        if not keep.all():
             batch, changes = batch.filter(pa.array(keep)), changes[keep]
             moment = envelope.filtered(moment, keep)
         after_key, before_key = self._keys(batch)
         records = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
-        values = self._values(batch, moment, records)
+        values = self._values(batch, moment, records, orders)
         rows = len(records.change)
         arrays = [
             pa.repeat(pa.scalar(self.topic, pa.string()), rows),
@@ -180,7 +191,7 @@ class Plan:
             cause=f"its REPLICA IDENTITY names other columns: {', '.join(self.table.identity)}",
         )
 
-    def _values(self, batch: ChangeBatch, moment: Moment, records: Records) -> Text:
+    def _values(self, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders) -> Text:
         unchanged = batch.unchanged_masks
         after = batch.after
         if unchanged:
@@ -190,17 +201,27 @@ class Plan:
             self.row.text(batch.before) if batch.before.null_count < count else Text.nulls(count),
             self.row.text(after, unchanged) if after.null_count < count else Text.nulls(count),
             *self.source.texts(batch.records, moment),
-            envelope.transaction_text(batch, moment, self.options, self.connector),
         ]
         letters = records.letters
         if records.index is not None:
             columns = [column.take(records.index) for column in columns]
             columns[0] = columns[0].marked(letters == ord("c"), kernels.NULL)
             columns[1] = columns[1].marked(letters == ord("d"), kernels.NULL)
+        columns.append(self._transaction(batch, moment, records, orders))
         places = np.arange(len(letters) + 1, dtype=np.int64)
         columns.append(Text(letters, places[:-1], places[1:]))
         text = self.value_template.fill(columns, len(letters), self._value_end(moment))
         return records.spread(text)
+
+    def _transaction(self, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders) -> Text:
+        """The `transaction` block; null for snapshot rows and when it was not asked for."""
+        if not self.options.provide_transaction_metadata:
+            return Text.nulls(len(records.letters))
+        total, own = orders.count(batch.records, moment, records)
+        id = self.connector.transaction_id(batch.records)
+        id = id.with_state(null_state(batch.records.column("transaction_id")))
+        id = id if records.index is None else id.take(records.index)
+        return envelope.transaction_text(id, total, own, id.state)
 
     def _key_text(self, records: Records, after: Text | None, before: Text | None, rows: int) -> pa.Array:
         if self.key_template is None or after is None:
@@ -214,11 +235,15 @@ class Plan:
     def _headers(self, records: Records, after: Text | None, before: Text | None, rows: int) -> pa.Array:
         """The context headers in every record; new and old key first where an update changed the key."""
         if records.index is None or before is None or after is None or not records.has_split:
-            if not self.context:
-                return pa.nulls(rows, HEADERS)
-            return pa.repeat(pa.scalar(self.context, HEADERS), rows)
+            return self._same_headers(rows)
         changed = self._changed_headers(records, after, before)
         return pa.array([changed.get(row, self.context or None) for row in range(rows)], HEADERS)
+
+    def _same_headers(self, rows: int) -> pa.Array:
+        """The context headers `rows` times. Kept: repeating them costs as much as all the rest of an event."""
+        if len(self.repeated) < rows:
+            self.repeated = pa.repeat(pa.scalar(self.context or None, HEADERS), max(rows, BLOCK_ROWS))
+        return self.repeated[:rows]
 
     def _changed_headers(self, records: Records, after: Text, before: Text) -> dict[int, list[dict[str, str]]]:
         found = {}
@@ -226,10 +251,15 @@ class Plan:
             new = records.halves[row] == ord("d")
             side = after if new else before
             change = np.array([records.change[row]], dtype=np.int64)
-            key = side.take(change).with_state(NONE).to_arrow()[0].as_py()
+            key = self.header_key.fill([side.take(change).with_state(NONE)], 1).to_arrow()[0].as_py()
             name = "__debezium.newkey" if new else "__debezium.oldkey"
             found[row] = [{"key": name, "value": key}, *self.context]
         return found
+
+
+def table_key(table: TableSchema) -> tuple[str, ...]:
+    """The primary key; without one, the first unique index that the source found fit (`unique_key`)."""
+    return table.key or tuple(table.detail.get("unique_key", ()))
 
 
 def op_letters(batch: ChangeBatch) -> Bytes:
@@ -247,4 +277,10 @@ def _context_headers(options: DebeziumOptions, run: Run) -> list[dict[str, str]]
         "connectorName": run.connector,
         **({"runId": run.id} if run.id else {}),
     }
+    if options.header_converter == "json":
+        values = {name: _json_header(value, options.schemas_enable) for name, value in values.items()}
     return [{"key": f"__debezium.context.{name}", "value": value} for name, value in values.items()]
+
+
+def _json_header(text: str, schema: bool) -> str:
+    return f'{{"schema":{STRING.json()},"payload":{quote(text)}}}' if schema else quote(text)

@@ -105,6 +105,12 @@ class DebeziumOptions:
     extended_headers: bool = option(
         True, help="headers that name the connector and the run", aliases=["extended.headers.enabled"]
     )
+    header_converter: str = option(
+        "simple",
+        help="header values as Kafka Connect's default converter writes them (text as it is), or as JSON",
+        aliases=["header.converter"],
+        choices=["simple", "json"],
+    )
     topic_transaction: str = option(
         "transaction", help="last part of the transaction topic's name", aliases=["topic.transaction"]
     )

@@ -113,22 +113,9 @@ def snapshot_text(op: pa.Array, moment: Moment) -> Text:
     return Text(literal("".join(words)), ends[code], ends[code + 1])
 
 
-def transaction_text(batch: ChangeBatch, moment: Moment, options: DebeziumOptions, connector: Connector) -> Text:
-    """The `transaction` block; null for snapshot rows and when it was not asked for."""
-    if not options.provide_transaction_metadata:
-        return Text.nulls(len(batch))
-    records = batch.records
-    total = moment.total_order if moment.total_order is not None else longs_of(records.column("ordinal"))
-    own = moment.table_order if moment.table_order is not None else _count_within(longs_of(records.column("commit")))
-    text = _TRANSACTION.fill([connector.transaction_id(records), long_text(total), long_text(own)], len(batch))
-    return text.with_state(null_state(records.column("transaction_id")))
-
-
-def _count_within(commit: Longs) -> Longs:
-    """1, 2, 3, … anew for every run of equal commits."""
-    rows = np.arange(len(commit), dtype=np.int64)
-    starts = np.concatenate([[True], commit[1:] != commit[:-1]]) if len(commit) else np.zeros(0, dtype=bool)
-    return rows - np.maximum.accumulate(np.where(starts, rows, 0)) + 1
+def transaction_text(id: Text, total: Longs, own: Longs, state: Bytes) -> Text:
+    """The `transaction` block of every event."""
+    return _TRANSACTION.fill([id, long_text(total), long_text(own)], len(id)).with_state(state)
 
 
 def within(moment: Moment, begin: int, rows: int, total: int) -> Moment:

@@ -7,6 +7,8 @@ caller sizes `out` for the worst case; the kernel fills it from the front, so no
 
 import numpy as np
 from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 # Inputs are Arrow's own buffers, which NumPy sees as read-only.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -33,6 +35,22 @@ for _byte, _letter in {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 34: '"', 92: "
 DAY = 86_400_000_000
 PLUS_INFINITY = np.iinfo(np.int64).max
 MINUS_INFINITY = np.iinfo(np.int64).min
+
+
+@intrinsic
+def _copy(typing, target, at, source, begin, size):  # noqa: ARG001 - Numba's signature
+    """memcpy of `size` bytes. A loop over bytes takes 84 ns for 150 bytes, this 12 ns."""
+
+    def generate(context, builder, signature, arguments):
+        target, at, source, begin, size = arguments
+        to_array = context.make_array(signature.args[0])(context, builder, target)
+        from_array = context.make_array(signature.args[2])(context, builder, source)
+        to = builder.gep(to_array.data, [at])
+        origin = builder.gep(from_array.data, [begin])
+        cgutils.raw_memcpy(builder, to, origin, size, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
 @njit(types.int64(OUT, types.int64, types.uint64), nogil=True, cache=True)
@@ -505,9 +523,9 @@ def list_text(lists, data, begins, stops, state, out, ends):
                     out[at] = letter
                     at += 1
             else:
-                for i in range(begins[element], stops[element]):
-                    out[at] = data[i]
-                    at += 1
+                size = stops[element] - begins[element]
+                _copy(out, at, data, begins[element], size)
+                at += size
         out[at] = 93
         at += 1
         ends[row + 1] = at
@@ -535,24 +553,19 @@ def put(out, cursor, literal, data, begins, ends, state, null, unavailable):
     """Write, in every row, a literal and then the row's text; `cursor` says where each row's text goes on."""
     for row in range(cursor.size):
         at = cursor[row]
-        for i in range(literal.size):
-            out[at + i] = literal[i]
+        _copy(out, at, literal, 0, literal.size)
         at += literal.size
         kind = state[row] if state.size else VALUE
         if kind == VALUE:
-            begin = begins[row]
-            size = ends[row] - begin
-            for i in range(size):
-                out[at + i] = data[begin + i]
-            at += size
+            size = ends[row] - begins[row]
+            _copy(out, at, data, begins[row], size)
         elif kind == UNAVAILABLE:
-            for i in range(unavailable.size):
-                out[at + i] = unavailable[i]
-            at += unavailable.size
+            size = unavailable.size
+            _copy(out, at, unavailable, 0, size)
         else:
-            for i in range(null.size):
-                out[at + i] = null[i]
-            at += null.size
+            size = null.size
+            _copy(out, at, null, 0, size)
+        at += size
         cursor[row] = at
 
 

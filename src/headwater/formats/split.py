@@ -71,8 +71,7 @@ def split(letters: Bytes, after_key: Text | None, before_key: Text | None, *, to
     """The records of changes with these operations and keys."""
     rows = np.arange(len(letters), dtype=np.int64)
     moved = _moved(letters, after_key, before_key)
-    # Without a key there is nothing that a tombstone could bury.
-    buried = (letters == _DELETE) & (tombstones and after_key is not None)
+    buried = (letters == _DELETE) & tombstones
     counts = np.ones(len(letters), dtype=np.int64)
     counts += buried
     counts += moved * (2 if tombstones else 1)

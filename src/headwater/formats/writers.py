@@ -224,25 +224,25 @@ def epoch_text(unit: str, plus_infinity: int, minus_infinity: int) -> Writer:
     return write
 
 
-def days_text(plus_infinity: int, minus_infinity: int) -> Writer:
+def days_of(array: pa.Array, plus_infinity: int, minus_infinity: int) -> Longs:
     """Dates as days since the epoch; the infinities as the given numbers."""
     limit = np.iinfo(np.int32)
-
-    def write(array: pa.Array) -> Text:
-        days = longs_of(array)
-        days = np.where(days == limit.max, plus_infinity, np.where(days == limit.min, minus_infinity, days))
-        return long_text(days, null_state(array))
-
-    return write
+    days = longs_of(array)
+    return np.where(days == limit.max, plus_infinity, np.where(days == limit.min, minus_infinity, days))
 
 
-def date_text(zone: bool = False) -> Writer:
-    """Dates as ISO 8601, with a `Z` behind when `zone`."""
+def days_text(plus_infinity: int, minus_infinity: int) -> Writer:
+    """Dates as days since the epoch."""
+    return lambda array: long_text(days_of(array, plus_infinity, minus_infinity), null_state(array))
+
+
+def date_text(plus_infinity: int, minus_infinity: int) -> Writer:
+    """Dates as ISO 8601 with a `Z` behind."""
 
     def write(array: pa.Array) -> Text:
         out = np.empty(24 * len(array), dtype=np.uint8)
         ends = np.zeros(len(array) + 1, dtype=np.int64)
-        size = kernels.date_text(longs_of(array), int(zone), out, ends)
+        size = kernels.date_text(days_of(array, plus_infinity, minus_infinity), 1, out, ends)
         return Text.from_ends(out[:size], ends, null_state(array))
 
     return write

@@ -41,6 +41,8 @@ _NAMED = {
     "ltree": "io.debezium.data.Ltree",
     "tsvector": "io.debezium.data.Tsvector",
 }
+# Types whose writers read the server's text: a cast to string changes nothing for them.
+_TEXTUAL = _STRINGS | _RANGES | _NAMED.keys() | {"numeric", "money", "time", "timetz", "interval", "bit", "varbit"}
 # Arrays that Debezium leaves out although it knows the element.
 _NO_ARRAY = {"money", "name", "interval", "varbit", "bit", "xml", "point", "refcursor", "tsvector"}
 
@@ -63,7 +65,7 @@ def _named(base: Schema, name: str, version: int = 1, **parameters: str) -> Sche
 
 def shape(facts: Mapping[str, Any], arrow: pa.DataType, options: DebeziumOptions) -> Shape | None:
     """The form of a type with these `types.type_facts`; None when Debezium has none."""
-    if facts.get("cast"):
+    if facts.get("cast") and facts["base"] not in _TEXTUAL:
         return Shape(STRING, writers.string_text, '""', _placeholder(options))
     if "element" in facts:
         return _array(facts, arrow, options)
@@ -168,17 +170,17 @@ def _money(_: Mapping[str, Any], __: pa.DataType, options: DebeziumOptions) -> S
     digits = options.money_fraction_digits
     match options.decimal_handling_mode:
         case "double":
-            return Shape(FLOAT64, writers.each(partial(values.money_float, digits=digits)), "0.0")
+            return Shape(FLOAT64, writers.each(values.money_float), "0.0")
         case "string":
             zero = '"0.' + "0" * digits + '"' if digits else '"0"'
-            return Shape(STRING, writers.each(partial(values.money_text, digits=digits)), zero)
+            return Shape(STRING, writers.each(values.money_text), zero)
     return Shape(decimal_schema(digits, None), writers.each(partial(values.money_base64, digits=digits)), '"AA=="')
 
 
 def _date(_: Mapping[str, Any], __: pa.DataType, options: DebeziumOptions) -> Shape:
     match options.time_precision_mode:
         case "isostring":
-            return Shape(_named(STRING, "io.debezium.time.IsoDate"), writers.date_text(zone=True), '"1970-01-01Z"')
+            return Shape(_named(STRING, "io.debezium.time.IsoDate"), writers.date_text(*DAYS_INFINITY), '"1970-01-01Z"')
         case "connect":
             name = "org.apache.kafka.connect.data.Date"
         case _:
@@ -189,8 +191,7 @@ def _date(_: Mapping[str, Any], __: pa.DataType, options: DebeziumOptions) -> Sh
 def _time(facts: Mapping[str, Any], _: pa.DataType, options: DebeziumOptions) -> Shape:
     match options.time_precision_mode:
         case "isostring":
-            iso = writers.each(lambda text: f'"{values.plain.clock_of(values.plain.clock_micros(text), -1)}Z"')
-            return Shape(_named(STRING, "io.debezium.time.IsoTime"), iso, '"00:00:00Z"')
+            return Shape(_named(STRING, "io.debezium.time.IsoTime"), writers.each(values.iso_time), '"00:00:00Z"')
         case "connect":
             return Shape(_named(INT32, "org.apache.kafka.connect.data.Time"), writers.clock_text(divide=1000), "0")
         case "nanoseconds":
@@ -219,8 +220,10 @@ def _timestamp(facts: Mapping[str, Any], _: pa.DataType, options: DebeziumOption
 
 
 def _timestamptz(facts: Mapping[str, Any], _: pa.DataType, __: DebeziumOptions) -> Shape:
-    write = writers.timestamp_text(facts.get("precision", 6))
-    return Shape(_named(STRING, "io.debezium.time.ZonedTimestamp"), write, '"1970-01-01T00:00:00Z"')
+    digits = facts.get("precision", 6)
+    schema = _named(STRING, "io.debezium.time.ZonedTimestamp")
+    computed = f'"1970-01-01T00:00:00{"." + "0" * digits if digits else ""}Z"'
+    return Shape(schema, writers.timestamp_text(digits), '"1970-01-01T00:00:00Z"', computed=computed)
 
 
 def _timetz(*_: Any) -> Shape:
@@ -317,7 +320,8 @@ def _array(facts: Mapping[str, Any], arrow: pa.DataType, options: DebeziumOption
     inner = shape(element, arrow.value_type, replace(options, include_unknown_datatypes=False))
     if inner is None:
         return _unknown_array(options)
-    schema = Schema("array", items=inner.schema.as_optional())
+    # An enum's elements are declared as required by Debezium, though they may be null like any other's.
+    schema = Schema("array", items=inner.schema.as_optional(element["kind"] != "e"))
     return Shape(schema, writers.list_text(inner.write), "[]", _array_placeholder(element["base"], inner, options))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 
 from headwater.formats import plain
@@ -44,7 +44,10 @@ def interval_micros(text: str) -> str:
     years, months, days, hours, minutes, seconds = parse_interval(text)
     whole = (years * 12 + months) * _DAYS_PER_MONTH + days
     total = ((whole * 24 + hours) * 60 + minutes) * 60 + Fraction(seconds)
-    return str(int(total * 1_000_000))
+    micros = int(total * 1_000_000)
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise ValueError("more than 292,471 years: 64 bits of microseconds hold no more")
+    return str(micros)
 
 
 def interval_iso(text: str) -> str:
@@ -67,41 +70,50 @@ def bit(text: str) -> str:
     return "true" if text == "1" else "false"
 
 
-def money_units(text: str, digits: int) -> int:
-    """money text in any locale with `.` before the fraction, as an integer of `digits` fractional digits."""
+def money_number(text: str) -> Decimal:
+    """money text of a locale that writes `.` before the fraction."""
     negative = "-" in text or text.startswith("(")
     number = re.sub(r"[^0-9.]", "", text)
     if not number.replace(".", "", 1).isdigit():
         raise ValueError("not money as this locale writes it")
-    scaled = Decimal(number).scaleb(digits)
-    # Half up, away from zero: what Java's HALF_UP does.
-    whole = int(scaled + Decimal("0.5"))
-    return -whole if negative else whole
+    return -Decimal(number) if negative else Decimal(number)
 
 
 def money_base64(text: str, digits: int) -> str:
-    return plain.decimal_base64(money_units(text, digits))
+    """Connect's Decimal of `digits` fractional digits, half rounded away from zero."""
+    with localcontext(prec=60):
+        rounded = money_number(text).scaleb(digits).quantize(Decimal(1), ROUND_HALF_UP)
+    return plain.decimal_base64(int(rounded))
 
 
-def money_text(text: str, digits: int) -> str:
-    return plain.decimal_text(money_units(text, digits), digits)
+def money_text(text: str) -> str:
+    """All digits, whatever money.fraction.digits says."""
+    return f'"{money_number(text):f}"'
 
 
-def money_float(text: str, digits: int) -> str:
-    return plain.float_text(repr(float(plain.decimal_text(money_units(text, digits), digits, quoted=False))))
+def money_float(text: str) -> str:
+    """The nearest double."""
+    return _java(float(money_number(text)))
 
 
 def zoned_time(text: str) -> str:
-    """io.debezium.time.ZonedTime: moved to UTC, no more fraction digits than needed."""
+    """io.debezium.time.ZonedTime: moved to UTC, no more fraction digits than needed. 24:00 becomes 00:00: the
+    libraries that read this form know no other."""
     match = _ZONE.fullmatch(text)
     if match is None:
         raise ValueError("not a time with zone")
     micros = plain.clock_micros(match[1])
     offset = (int(match[3]) * 3600 + int(match[4] or 0) * 60 + int(match[5] or 0)) * 1_000_000
     offset = offset if match[2] == "+" else -offset
-    if micros == _DAY and offset == 0:
-        return '"24:00:00Z"'
     return f'"{plain.clock_of((micros - offset) % _DAY, -1)}Z"'
+
+
+def iso_time(text: str) -> str:
+    """io.debezium.time.IsoTime; 24:00 becomes 00:00, as in `zoned_time`."""
+    micros = plain.clock_micros(text)
+    if micros < 0:
+        raise ValueError("not a time")
+    return f'"{plain.clock_of(micros % _DAY, -1)}Z"'
 
 
 def numeric_string(text: str) -> str:
@@ -150,10 +162,12 @@ def text_base64(text: str) -> str:
 
 
 def text_base64_url(text: str) -> str:
+    """The same in the alphabet that is safe in addresses."""
     return plain.base64_text(text.encode(), url_safe=True)
 
 
 def text_hex(text: str) -> str:
+    """The same in hexadecimal digits."""
     return plain.hex_text(text.encode())
 
 

@@ -142,10 +142,12 @@ def with_cast(table: TableSchema, cast: Mapping[str, str]) -> TableSchema:
     columns = []
     for column in table.columns:
         wanted = cast.get(f"{table.table}.{column.name}")
-        detail = {name: fact for name, fact in column.detail.items() if name != "cast"}
-        if wanted:
-            detail["cast"] = wanted
-        columns.append(replace(column, arrow=lake_type(detail, wanted), detail=detail))
+        if wanted != column.detail.get("cast"):
+            detail = {name: fact for name, fact in column.detail.items() if name != "cast"}
+            if wanted:
+                detail["cast"] = wanted
+            column = replace(column, arrow=lake_type(detail, wanted), detail=detail)
+        columns.append(column)
     return replace(table, columns=tuple(columns))
 
 

@@ -32,13 +32,16 @@ from headwater.sinks.delta.place import Folder
 # many small files. 10 costs 15 ms every tenth commit of a small table and grows with its number of files.
 CHECKPOINT_EVERY = 20
 
-# What a rewrite replaced stays this long for readers that began before it, and the log as long as a
-# day's time travel. Delta's own defaults (a week, 30 days) would keep hundreds of copies of a hot file.
+# What a rewrite replaced stays for readers that began before it, and the log for a day's time travel. Delta's own
+# defaults (a week, 30 days) would keep a hundred thousand copies of a hot file.
 TABLE_PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 4 hours",
     "delta.logRetentionDuration": "interval 1 days",
 }
+
+# How often old files are looked for: a listing and two commits, so rarely.
+TIDY_SECONDS = 600
 
 # Opened tables kept per process, so that a small write does not read the log again.
 OPEN_TABLES = 256
@@ -101,6 +104,7 @@ class TableLog:
         self.pipeline = pipeline
         self._table: DeltaTable | None = None
         self._stamp: tuple[int, int] | None = None
+        self._tidy_at = time.monotonic() + TIDY_SECONDS
         self._files: tuple[int, Files] | None = None
         self._position: tuple[int, Position | None] | None = None
 
@@ -222,6 +226,17 @@ class TableLog:
                 actions, "append", self.table.schema(), commit_properties=self._properties(upto)
             )
         self._sync_log(expected)
+        self.refresh()
+        if self.version == expected:
+            self._position = (expected, upto)
+
+    def tidy(self) -> None:
+        """Now and then delete files that rewrites replaced longer ago than readers may need them."""
+        if time.monotonic() < self._tidy_at:
+            return
+        self._tidy_at = time.monotonic() + TIDY_SECONDS
+        # Not `full`: files of a load that is under way belong to no commit yet and must stay.
+        self.table.vacuum(dry_run=False, full=False)
         self.refresh()
 
     def add_columns(self, schema: pa.Schema) -> None:

@@ -95,6 +95,7 @@ class Native:
             discard(self.folder, rewrite.written)
             forget(self.log)
             raise
+        self.log.tidy()
 
     def _follow(self, table: TableSchema) -> pa.Schema:
         """Let the Delta table follow the source's columns; its schema then, in its own order."""

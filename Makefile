@@ -13,6 +13,8 @@ SECONDS ?= 300
 SEED ?= 1
 # `make test-matrix`: PostgreSQL majors.
 VERSIONS ?= 14 15 16 17 18
+# `make lock`: keeps the versions that still fit unless this says --upgrade.
+UPGRADE ?=
 # More arguments for pytest: make test ARGS="-k journal -x"
 ARGS ?=
 
@@ -68,11 +70,11 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 
 # --- keep --------------------------------------------------------------------------------------------
 
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
   --custom-compile-command "make lock"
 
 .PHONY: lock
-lock: $(VENV)/.install ## Resolve the newest dependencies into requirements/ (every lock agrees with the one before)
+lock: $(VENV)/.install ## Resolve pyproject.toml into requirements/ (UPGRADE=--upgrade takes the newest of everything)
 	$(COMPILE) requirements/install.in -o requirements/install.txt
 	$(COMPILE) pyproject.toml --extra demo -c requirements/install.txt -o requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/demo.txt -c requirements/install.txt -o requirements/dev.txt

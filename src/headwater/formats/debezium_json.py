@@ -22,11 +22,7 @@ from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.order import Orders
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
-from headwater.formats.text import NONE, PACK, Bytes, Slot, Template, Text, bytes_of, null_state
-
-# Rows that are put together at a time: their text (about 600 bytes a row) stays in the second-level cache while
-# column after column is written into it. Measured in docs/decisions/0004-json-by-columns.md.
-BLOCK_ROWS = 16384
+from headwater.formats.text import BLOCK_ROWS, NONE, PACK, Bytes, Slot, Template, Text, bytes_of, null_state
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 SCHEMA = pa.schema(
@@ -218,10 +214,10 @@ class Plan:
         if not self.options.provide_transaction_metadata:
             return Text.nulls(len(records.letters))
         total, own = orders.count(batch.records, moment, records)
-        id = self.connector.transaction_id(batch.records)
-        id = id.with_state(null_state(batch.records.column("transaction_id")))
-        id = id if records.index is None else id.take(records.index)
-        return envelope.transaction_text(id, total, own, id.state)
+        name = self.connector.transaction_id(batch.records)
+        name = name.with_state(null_state(batch.records.column("transaction_id")))
+        name = name if records.index is None else name.take(records.index)
+        return envelope.transaction_text(name, total, own, name.state)
 
     def _key_text(self, records: Records, after: Text | None, before: Text | None, rows: int) -> pa.Array:
         if self.key_template is None or after is None:

@@ -460,9 +460,10 @@ def _put_clock(out, at, micros, fraction):
     return at
 
 
-@njit(types.int64(LONGS, types.int64, BYTES, BYTES, OUT, ENDS), nogil=True, cache=True)
-def timestamp_text(values, fraction, plus_infinity, minus_infinity, out, ends):
-    """Microseconds since the epoch as quoted ISO 8601 in UTC; the two infinities as the given words.
+@njit(types.int64(LONGS, types.int64, types.int64, BYTES, BYTES, OUT, ENDS), nogil=True, cache=True)
+def timestamp_text(values, fraction, zone, plus_infinity, minus_infinity, out, ends):
+    """Microseconds since the epoch as quoted ISO 8601, with a `Z` behind when `zone` is not 0; the two infinities
+    as the given words.
 
     At most 40 bytes a row."""
     at = 0
@@ -483,8 +484,9 @@ def timestamp_text(values, fraction, plus_infinity, minus_infinity, out, ends):
             at = _put_date(out, at, day)
             out[at] = 84
             at = _put_clock(out, at + 1, value - day * DAY, fraction)
-            out[at] = 90
-            at += 1
+            if zone != 0:
+                out[at] = 90
+                at += 1
         out[at] = 34
         at += 1
         ends[row + 1] = at
@@ -503,6 +505,29 @@ def date_text(days, zone, out, ends):
             at += 1
         out[at] = 34
         at += 1
+        ends[row + 1] = at
+    return at
+
+
+@njit(types.int64(LONGS, OUT, ENDS), nogil=True, cache=True)
+def lsn_text(values, out, ends):
+    """64-bit log addresses as PostgreSQL prints them: two quoted hexadecimal halves, `"16/B374D848"`."""
+    at = 0
+    for row in range(values.size):
+        value = np.uint64(values[row])
+        out[at] = 34
+        at += 1
+        for half in range(2):
+            part = np.int64(value >> np.uint64(32)) if half == 0 else np.int64(value & np.uint64(0xFFFFFFFF))
+            shift = 28
+            while shift > 0 and part >> shift == 0:
+                shift -= 4
+            while shift >= 0:
+                out[at] = HEX_UPPER[(part >> shift) & 15]
+                at += 1
+                shift -= 4
+            out[at] = 47 if half == 0 else 34
+            at += 1
         ends[row + 1] = at
     return at
 

@@ -6,7 +6,7 @@ The tests hold kernels to these; `writers.py` falls back to them where a value o
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import math
 import re
 from decimal import Decimal
@@ -17,10 +17,12 @@ NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d*))?")
 
 
 def int_text(value: int) -> str:
+    """A whole number."""
     return str(value)
 
 
 def string_text(value: str) -> str:
+    """A quoted text."""
     return quote(value)
 
 
@@ -47,11 +49,13 @@ def float_text(shortest: str) -> str:
 
 
 def base64_text(value: bytes, url_safe: bool = False) -> str:
+    """Quoted base64 with padding."""
     encode = base64.urlsafe_b64encode if url_safe else base64.b64encode
     return f'"{encode(value).decode()}"'
 
 
 def hex_text(value: bytes) -> str:
+    """Quoted hexadecimal digits."""
     return f'"{value.hex()}"'
 
 
@@ -62,6 +66,7 @@ def decimal_base64(unscaled: int) -> str:
 
 
 def decimal_text(unscaled: int, scale: int, quoted: bool = True) -> str:
+    """Plain notation with `scale` digits after the point."""
     digits = str(abs(unscaled))
     if scale > 0:
         digits = digits.rjust(scale + 1, "0")
@@ -93,6 +98,7 @@ def _to_int(digits: str) -> int:
 
 
 def variable_scale(text: str) -> str:
+    """Debezium's VariableScaleDecimal of a decimal text."""
     match = NUMBER.fullmatch(text)
     if match is None:
         raise ValueError("no finite number")
@@ -104,28 +110,31 @@ def number_words(text: str, scale: int, fixed: bool) -> tuple[int, int] | None:
     """(unscaled, scale) of a decimal text; None when the kernel leaves it to Python."""
     try:
         if not fixed:
-            scale = len((NUMBER.fullmatch(text) or ["", "", "", ""])[3] or "".rstrip("0"))
+            match = NUMBER.fullmatch(text)
+            scale = len(((match[3] if match else "") or "").rstrip("0"))
         return unscaled(text, scale), scale
     except ValueError:
         return None
 
 
-def timestamp_text(micros: int, fraction: int) -> str:
+def timestamp_text(micros: int, fraction: int, zone: bool = True) -> str:
+    """Quoted ISO 8601 in UTC."""
     days, clock = divmod(micros, 86_400_000_000)
-    return f'"{date_of(days)}T{clock_of(clock, fraction)}Z"'
+    return f'"{date_of(days)}T{clock_of(clock, fraction)}{"Z" if zone else ""}"'
 
 
 def date_text(days: int, zone: bool) -> str:
+    """A quoted ISO date."""
     return f'"{date_of(days)}{"Z" if zone else ""}"'
 
 
 def date_of(days: int) -> str:
     """The calendar repeats every 400 years (146,097 days): move into Python's range, then correct the year."""
     eras, rest = divmod(days, 146_097)
-    date = datetime.date(2000, 1, 1) + datetime.timedelta(days=rest - 10_957)
+    date = dt.date(2000, 1, 1) + dt.timedelta(days=rest - 10_957)
     shift = 0
     if date.year < 1970:
-        date, shift = datetime.date(2000, 1, 1) + datetime.timedelta(days=rest - 10_957 + 146_097), -400
+        date, shift = dt.date(2000, 1, 1) + dt.timedelta(days=rest - 10_957 + 146_097), -400
     year = date.year + shift + eras * 400
     shown = f"{abs(year):04d}"
     sign = "-" if year < 0 else "+" if year > 9999 else ""
@@ -133,6 +142,7 @@ def date_of(days: int) -> str:
 
 
 def clock_of(micros: int, fraction: int) -> str:
+    """`HH:MM:SS` and `fraction` digits of the second; -1 = as many as are needed."""
     seconds, rest = divmod(micros, 1_000_000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     digits = f"{rest:06d}".rstrip("0") if fraction < 0 else f"{rest:06d}"[:fraction]
@@ -140,6 +150,7 @@ def clock_of(micros: int, fraction: int) -> str:
 
 
 def clock_micros(text: str) -> int:
+    """Microseconds since midnight; -1 when the text is no time of day."""
     match = re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)
     if match is None:
         return -1
@@ -148,4 +159,10 @@ def clock_micros(text: str) -> int:
 
 
 def list_text(elements: list[str | None]) -> str:
+    """A JSON array of texts."""
     return "[" + ",".join("null" if element is None else element for element in elements) + "]"
+
+
+def lsn_text(lsn: int) -> str:
+    """PostgreSQL's notation of a log address, quoted."""
+    return f'"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"'

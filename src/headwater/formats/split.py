@@ -96,7 +96,8 @@ def _moved(letters: Bytes, after_key: Text | None, before_key: Text | None) -> M
         return np.zeros(len(letters), dtype=bool)
     both = (letters == _UPDATE) & ~before_key.rows(kernels.NULL)
     if not both.any():
-        return both
-    return both & ~kernels.same_text(
+        return np.asarray(both)
+    same = kernels.same_text(
         after_key.data, after_key.begins, after_key.ends, before_key.data, before_key.begins, before_key.ends
     )
+    return np.asarray(both & ~same)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import Unrepresentable
 from headwater.formats import kernels, plain
 from headwater.formats.text import NONE, Bytes, Longs, Slot, Template, Text, bytes_of, literal, null_state
 
@@ -184,14 +183,16 @@ def variable_scale(array: pa.Array) -> Text:
     return text.with_state(null_state(array))
 
 
-def timestamp_text(fraction: int, plus_infinity: str = "infinity", minus_infinity: str = "-infinity") -> Writer:
-    """Timestamps as ISO 8601 in UTC with this many digits of the second; -1 = as many as are needed."""
+def timestamp_text(
+    fraction: int, plus_infinity: str = "infinity", minus_infinity: str = "-infinity", *, zone: bool = True
+) -> Writer:
+    """Timestamps as ISO 8601 with this many digits of the second; -1 = as many as are needed."""
 
     def write(array: pa.Array) -> Text:
         out = np.empty(48 * len(array), dtype=np.uint8)
         ends = np.zeros(len(array) + 1, dtype=np.int64)
         words = literal(plus_infinity), literal(minus_infinity)
-        size = kernels.timestamp_text(longs_of(array), fraction, *words, out, ends)
+        size = kernels.timestamp_text(longs_of(array), fraction, int(zone), *words, out, ends)
         return Text.from_ends(out[:size], ends, null_state(array))
 
     return write
@@ -236,16 +237,40 @@ def days_text(plus_infinity: int, minus_infinity: int) -> Writer:
     return lambda array: long_text(days_of(array, plus_infinity, minus_infinity), null_state(array))
 
 
+def _iso_dates(days: Longs, zone: bool) -> Text:
+    out = np.empty(24 * len(days), dtype=np.uint8)
+    ends = np.zeros(len(days) + 1, dtype=np.int64)
+    size = kernels.date_text(np.ascontiguousarray(days), int(zone), out, ends)
+    return Text.from_ends(out[:size], ends)
+
+
 def date_text(plus_infinity: int, minus_infinity: int) -> Writer:
     """Dates as ISO 8601 with a `Z` behind."""
+    return lambda array: _iso_dates(days_of(array, plus_infinity, minus_infinity), True).with_state(null_state(array))
 
-    def write(array: pa.Array) -> Text:
-        out = np.empty(24 * len(array), dtype=np.uint8)
-        ends = np.zeros(len(array) + 1, dtype=np.int64)
-        size = kernels.date_text(days_of(array, plus_infinity, minus_infinity), 1, out, ends)
-        return Text.from_ends(out[:size], ends, null_state(array))
 
-    return write
+_INFINITE_DATE = Template((Slot("", '"infinity"', '"-infinity"'),), "")
+
+
+def calendar_text(array: pa.Array) -> Text:
+    """Dates as ISO 8601, `infinity` and `-infinity` as words."""
+    limit = np.iinfo(np.int32)
+    days = longs_of(array)
+    text = _iso_dates(days, False)
+    for bound, kind in ((limit.max, kernels.NULL), (limit.min, kernels.UNAVAILABLE)):
+        if (days == bound).any():
+            text = text.marked(days == bound, kind)
+    if text.state.size:
+        text = _INFINITE_DATE.fill([text], len(array))
+    return text.with_state(null_state(array))
+
+
+def lsn_text(array: pa.Array) -> Text:
+    """Log addresses in PostgreSQL's notation."""
+    out = np.empty(20 * len(array), dtype=np.uint8)
+    ends = np.zeros(len(array) + 1, dtype=np.int64)
+    size = kernels.lsn_text(longs_of(array), out, ends)
+    return Text.from_ends(out[:size], ends, null_state(array))
 
 
 def clock_text(divide: int = 1, multiply: int = 1) -> Writer:
@@ -338,14 +363,5 @@ def as_string(writer: Writer) -> Writer:
         inner = writer(array)
         quoted = string_text(inner.to_arrow())
         return quoted.with_state(inner.state)
-
-    return write
-
-
-def refuse(reason: str) -> Writer:
-    """For a column that no JSON form exists for; only reached when it is asked for."""
-
-    def write(array: pa.Array) -> Text:
-        raise Unrepresentable(reason)
 
     return write

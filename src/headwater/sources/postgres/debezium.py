@@ -42,10 +42,14 @@ class PostgresConnector:
         return (table.schema, table.name)
 
     def source_fields(self, table: TableSchema) -> list[SourceField]:
+        return self.source_fields_of(table.schema, table.name)
+
+    def source_fields_of(self, schema: str, table: str) -> list[SourceField]:
+        """PostgreSQL's part of `source`; both names are empty in a logical message."""
         some = INT64.as_optional()
         return [
-            SourceField("schema", STRING, quote(table.schema)),
-            SourceField("table", STRING, quote(table.name)),
+            SourceField("schema", STRING, quote(schema)),
+            SourceField("table", STRING, quote(table)),
             SourceField("txId", some, lambda records: int_text(records.column("transaction_id"))),
             SourceField("lsn", some, lambda records: int_text(records.column("lsn"))),
             SourceField("xmin", some),

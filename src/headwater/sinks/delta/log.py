@@ -47,7 +47,7 @@ TIDY_SECONDS = 600
 OPEN_TABLES = 256
 
 
-class Moved(Exception):  # noqa: N818  (an outcome that the writer handles, not an error to show)
+class Moved(Exception):
     """Someone committed to the table after we read it: look again, then decide."""
 
 
@@ -184,6 +184,20 @@ class TableLog:
             self._files = (self.version, _files_of(actions))
         return self._files[1]
 
+    @property
+    def deletion_vectors(self) -> bool:
+        """True when rows may be marked deleted beside the files: only Spark's engine understands them here."""
+        return "deletionVectors" in (self.table.protocol().writer_features or [])
+
+    def rewritten(self) -> int:
+        """How many bytes the last commit of ours replaced; 0 when it did not say."""
+        for entry in self.table.history(1):
+            try:
+                return int(json.loads(entry["userMetadata"]).get("rewritten", 0))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                return 0
+        return 0
+
     def owner(self) -> Mapping[str, str]:
         """What the table's description says of who writes it and how; empty for a table of someone else."""
         try:
@@ -206,7 +220,7 @@ class TableLog:
                 description=json.dumps({"headwater": self.pipeline, "mode": mode}),
                 configuration=TABLE_PROPERTIES,
                 storage_options=dict(self.folder.storage_options),
-                commit_properties=self._properties(upto),
+                commit_properties=self._properties(write_metadata(self.pipeline, upto), upto),
             )
         self._sync_log(0 if not self.exists else self.version + 1)
         self._table = None
@@ -221,9 +235,10 @@ class TableLog:
         actions += [RemoveAction(path, True, now, sizes.get(path), {}) for path in rewrite.remove]
         actions += [RemoveAction(path, False, now, sizes.get(path), {}) for path in rewrite.apart]
         expected = self.version + 1
+        metadata = write_metadata(self.pipeline, upto, rewritten=sum(sizes.get(path, 0) for path in rewrite.remove))
         with self._conflicts():
             self.table.create_write_transaction(
-                actions, "append", self.table.schema(), commit_properties=self._properties(upto)
+                actions, "append", self.table.schema(), commit_properties=self._properties(metadata, upto)
             )
         self._sync_log(expected)
         self.refresh()
@@ -251,9 +266,9 @@ class TableLog:
             )
         self.refresh()
 
-    def _properties(self, upto: Position) -> CommitProperties:
+    def _properties(self, metadata: str, upto: Position) -> CommitProperties:
         return CommitProperties(
-            custom_metadata={"userMetadata": write_metadata(self.pipeline, upto)},
+            custom_metadata={"userMetadata": metadata},
             # No retry inside delta-rs: an append never conflicts there, so a second writer would go unseen.
             max_commit_retries=0,
             app_transactions=[
@@ -280,9 +295,10 @@ class TableLog:
             raise Stop(f"{self.folder.uri}: delta-rs refused the commit", cause=str(error)) from error
 
 
-def write_metadata(pipeline: str, upto: Position) -> str:
-    """A commit's user metadata: whose commit it is and where it ends."""
-    return json.dumps({"headwater": pipeline, "position": json.loads(upto.to_json())})
+def write_metadata(pipeline: str, upto: Position, *, rewritten: int = 0) -> str:
+    """A commit's user metadata: whose commit it is, where it ends, and how many bytes of files it replaced."""
+    said = {"headwater": pipeline, "position": json.loads(upto.to_json())}
+    return json.dumps({**said, "rewritten": rewritten} if rewritten else said)
 
 
 def read_metadata(text: Any, pipeline: str) -> Position | None:

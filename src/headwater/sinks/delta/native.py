@@ -76,7 +76,12 @@ class Native:
         raise Retry(f"{table.table}: the Delta table was changed by someone else {ATTEMPTS} times while we wrote")
 
     def _apply(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> None:
-        stored = self._follow(table)
+        stored = self.follow(table)
+        if self.mode == "upsert" and self.log.exists and self.log.deletion_vectors:
+            raise Stop(
+                f"{table.table}: the Delta table has deletion vectors, which the native engine cannot write",
+                "set engine: spark (or auto) for this sink, or rewrite the table: reorg table … apply (purge)",
+            )
         rewrite = Rewrite()
         try:
             whole = [conform(batch, table) for batch in batches]
@@ -87,7 +92,8 @@ class Native:
                 rows = (changelog_rows(batch) for batch in whole)
                 rewrite.add += write_files(self.folder, stored, rows, file_bytes=self.file_bytes)
             if self.log.exists:
-                compact(self.log, rewrite, stored, self.key, file_bytes=self.file_bytes)
+                if not self.log.deletion_vectors:
+                    compact(self.log, rewrite, stored, self.key, file_bytes=self.file_bytes)
                 self.log.commit(upto, rewrite)
             else:
                 self.log.replace(stored, rewrite.add, upto, name=table.table, mode=self.mode)
@@ -97,7 +103,7 @@ class Native:
             raise
         self.log.tidy()
 
-    def _follow(self, table: TableSchema) -> pa.Schema:
+    def follow(self, table: TableSchema) -> pa.Schema:
         """Let the Delta table follow the source's columns; its schema then, in its own order."""
         schema = self.schema(table)
         if not self.log.exists:

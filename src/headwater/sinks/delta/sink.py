@@ -14,12 +14,15 @@ from headwater.errors import Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.options import Secret, option
 from headwater.sinks.base import Sink, SinkOptions, Written
+from headwater.sinks.delta.engine import CROSSOVER_BYTES, Engine, choose_engine
 from headwater.sinks.delta.keys import merge_key
 from headwater.sinks.delta.place import Lake
 from headwater.sinks.delta.shape import clashing
 from headwater.sources.base import Finding, Severity
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from headwater.sinks.delta.native import Native
 
 
@@ -45,6 +48,10 @@ class DeltaOptions(SinkOptions):
         {}, help="credentials and settings of the object store, as delta-rs names them"
     )
     target_file_mb: int = option(32, help="size at which data files are closed; an upsert rewrites whole files")
+
+    crossover_mb: int = option(
+        CROSSOVER_BYTES >> 20, help="engine auto: Spark takes over when a batch had to rewrite more than this"
+    )
 
     def __post_init__(self) -> None:
         if self.mode == "scd2":
@@ -135,6 +142,30 @@ class Delta(Sink):
         began = time.perf_counter()
         self._require_key(table)
         changes = self._native(table).write(table, batches, upto)
+        return Written(table.table, changes, time.perf_counter() - began)
+
+    def engine(self, table: TableSchema, *, jars: bool) -> Engine:
+        """Who should write the next batch of a table: `write` on an executor, or `write_frame` on the driver.
+
+        `jars`: the session has Delta's (see `spark.has_delta`). Reads the table's newest commit."""
+        log = self._native(table).log
+        exists = log.refresh()
+        return choose_engine(
+            self.options.engine,
+            mode=self.options.mode,
+            rewritten=log.rewritten() if exists else 0,
+            deletion_vectors=exists and log.deletion_vectors,
+            jars=jars,
+            crossover=self.options.crossover_mb << 20,
+        )
+
+    def write_frame(self, spark: SparkSession, table: TableSchema, frame: DataFrame, upto: Position) -> Written:
+        """As `write`, with one frame of decoded changes (columns of `change_schema`), on the driver, by Spark."""
+        from headwater.sinks.delta.spark import write_frame
+
+        began = time.perf_counter()
+        self._require_key(table)
+        changes = write_frame(self._native(table), spark, table, frame, upto)
         return Written(table.table, changes, time.perf_counter() - began)
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:

@@ -1,0 +1,36 @@
+"""Which engine writes a table: a pure choice, from what the table's own log says.
+
+The native engine copies whole files, so its cost is what it must rewrite; Spark's MERGE marks rows in deletion
+vectors, so its cost is a few seconds however large the table is. Measured in docs/decisions/0003-delta-engines.md.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+# Above this much rewritten by one batch Spark's MERGE is faster than copying files: the native engine rewrites
+# 25-30 MB/s of Parquet on one core, Spark needs 4-5 s for any batch.
+CROSSOVER_BYTES = 128 << 20
+
+
+class Engine(StrEnum):
+    """Who applies changes to a Delta table."""
+
+    NATIVE = "native"
+    SPARK = "spark"
+
+
+def choose_engine(
+    wanted: str, *, mode: str, rewritten: int, deletion_vectors: bool, jars: bool, crossover: int = CROSSOVER_BYTES
+) -> Engine:
+    """The engine for the next batch of a table.
+
+    `rewritten` is what the last native commit replaced, in bytes; `deletion_vectors` that Spark has written the
+    table before (the native engine cannot); `jars` that the session can."""
+    if wanted != "auto":
+        return Engine(wanted)
+    if deletion_vectors:
+        return Engine.SPARK
+    if mode == "upsert" and jars and rewritten > crossover:
+        return Engine.SPARK
+    return Engine.NATIVE

@@ -122,3 +122,22 @@ def test_a_server_that_is_forgotten_ends_with_python() -> None:
 
 def zombie(pid: int) -> bool:
     return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_server_that_died_by_itself_is_noticed_and_can_be_started_again(tmp_server: PostgresServer) -> None:
+    os.kill(tmp_server.pid, signal.SIGKILL)
+    wait_until(lambda: not tmp_server.running, 10, "the postmaster's death is seen")
+
+    tmp_server.stop()
+    wait_until(lambda: not in_use(tmp_server), 10, "its children are gone")
+    tmp_server.start()
+
+    assert tmp_server.execute("select 1") == [(1,)]
+
+
+def in_use(server: PostgresServer) -> bool:
+    """Whether any living process still has the server's data folder as its own."""
+    return any(
+        process.info["cwd"] == str(server.data) and process.info["status"] != psutil.STATUS_ZOMBIE
+        for process in psutil.process_iter(["cwd", "status"])
+    )

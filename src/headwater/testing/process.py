@@ -26,8 +26,8 @@ from typing import Any
 from headwater.errors import Retry
 
 # Arguments: server pid, signal number, folder to remove or nothing. A line on stdin means "stopped in good
-# order, go away"; end of file means that our owner is gone. The pid cannot have been given to another
-# process: its zombie is only reaped by our owner, or, after the owner's death, within this very moment.
+# order, go away"; end of file means that our owner is gone. The pid still is the server's: whoever reaps the
+# server (`alive`, `end`, `crash`) sends the watchdog away before the number can be given to another process.
 WATCHDOG = """
 read -r line && exit 0
 kill -"$2" "$1" 2>/dev/null
@@ -93,7 +93,10 @@ class ServerProcess:
 
     def alive(self) -> bool:
         """Whether the server still runs; reaps it when it does not."""
-        return self._server.poll() is None
+        if self._server.poll() is None:
+            return True
+        self._dismiss_watchdog()
+        return False
 
     def end(self, how: signal.Signals, timeout: float) -> int:
         """Send `how`, wait, dismiss the watchdog, return the exit status. Raises Retry when it goes on running."""

@@ -170,9 +170,13 @@ def _convert_to(kind: Any, value: Any) -> Any:
         return str(value)
     if origin in (list, tuple):
         parts = value.split(",") if isinstance(value, str) else list(value)
+        if typing.get_args(kind)[:1] != (str,):
+            return origin(parts)
         return origin(str(part).strip() for part in parts if str(part).strip())
     if origin is dict:
         return {str(k): str(v) for k, v in dict(value).items()}
+    if origin is not None and issubclass(origin, Mapping):
+        return dict(value)
     return value
 
 

@@ -83,6 +83,10 @@ class Journal:
             {"name": name, "position": None if position is None else json.loads(position.to_json())},
         )
 
+    def remove_consumer(self, name: str) -> None:
+        """`name` does not read any more: nothing is kept for it."""
+        (self.consumers / f"{quote(name, safe='')}.json").unlink(missing_ok=True)
+
     def consumer_positions(self) -> dict[str, Position | None]:
         """Everybody who reads, and how far each is durable."""
         found: dict[str, Position | None] = {}

@@ -1,1 +1,1 @@
-"""TODO"""
+"""A pipeline: one YAML file → a definition → a composed flow → a run."""

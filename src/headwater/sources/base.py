@@ -44,6 +44,12 @@ class SourceOptions:
         ["*.*"], help="tables to capture, as schema.table patterns with *", aliases=["include"]
     )
     exclude: list[str] = option([], help="patterns of tables to leave out")
+    snapshot: str = option(
+        "initial",
+        help="initial: copy each table once, then stream; no_data: stream only",
+        aliases=["snapshot.mode"],
+        choices=["initial", "no_data"],
+    )
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class Source(ABC):
 
     type: ClassVar[str]
     options_class: ClassVar[type[SourceOptions]]
+    options: Any
 
     @abstractmethod
     def __init__(self, options: Any) -> None:
@@ -129,6 +136,10 @@ class Source(ABC):
         """The captured tables as the catalog has them now."""
 
     @abstractmethod
+    def candidates(self) -> list[TableSchema]:
+        """The tables that the patterns choose, whether or not the log carries them yet. For `check`."""
+
+    @abstractmethod
     def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> AbstractContextManager[Snapshot]:
         """A context manager giving a Snapshot of `tables`, cut into chunks for about `tasks` tasks."""
 
@@ -146,3 +157,12 @@ class Source(ABC):
         """The changes of a chunk, one batch per table, each in log order; only `tables` when given.
 
         `schemas` maps TableRun.schema to its definition. Pure: the same chunk gives the same batches."""
+
+    @staticmethod
+    @abstractmethod
+    def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
+        """The position of every change of a chunk, in order; only `tables` when given. For cutting batches."""
+
+    @abstractmethod
+    def end(self) -> int:
+        """How far the server's log has been written by now, on the scale of `Log.lag()["received"]`."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.event import ChangeBatch, Chunk, TableRun, TableSchema, change_schema
+from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed
 
@@ -55,6 +55,15 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
     frames = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     return [_batch(frames, changes.of_run(i), schemas[run.schema]) for i, run in enumerate(runs) if run.changes]
+
+
+def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
+    """See `Source.positions`."""
+    runs = [run for run in chunk.tables if tables is None or run.table in tables]
+    changes = scan(_writable(np.frombuffer(chunk.frames, dtype=np.uint8)), chunk, runs)
+    wanted = changes.run >= 0
+    pairs = zip(changes.commit[wanted].tolist(), changes.ordinal[wanted].tolist(), strict=True)
+    return [Position(commit, ordinal) for commit, ordinal in pairs]
 
 
 def scan(frames: Bytes, chunk: Chunk, runs: list[TableRun]) -> Changes:

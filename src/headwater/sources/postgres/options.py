@@ -61,12 +61,6 @@ class PostgresOptions(SourceOptions):
     plugin: str = option(
         "pgoutput", help="logical decoding plug-in; only pgoutput", aliases=["plugin.name"], choices=["pgoutput"]
     )
-    snapshot: str = option(
-        "initial",
-        help="initial: copy each table once, then stream; no_data: stream only",
-        aliases=["snapshot.mode"],
-        choices=["initial", "no_data"],
-    )
     cast: dict[str, str] = option(
         {}, help="schema.table.column: string — keep the server's text for a column our types cannot hold"
     )

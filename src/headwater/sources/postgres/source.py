@@ -21,7 +21,7 @@ from headwater.sources.postgres.chunks import plan_chunks
 from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
-from headwater.sources.postgres.position import flush_lsn, format_lsn
+from headwater.sources.postgres.position import flush_lsn, format_lsn, parse_lsn
 from headwater.sources.postgres.publication import Published, ensure_publication, published_tables
 from headwater.sources.postgres.relation import relation_schema
 from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
@@ -96,6 +96,10 @@ class Postgres(Source):
         with connect(self.options) as connection:
             return self._published(connection, published_tables(connection, self.options.publication))
 
+    def candidates(self) -> list[TableSchema]:
+        with connect(self.options) as connection:
+            return self._candidates(connection)
+
     @contextmanager
     def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Iterator[Snapshot]:
         with ExitStack() as stack:
@@ -130,6 +134,19 @@ class Postgres(Source):
         from headwater.sources.postgres.decode import decode
 
         return decode(chunk, schemas, tables)
+
+    @staticmethod
+    def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
+        from headwater.sources.postgres.decode import positions
+
+        return positions(chunk, tables)
+
+    def end(self) -> int:
+        with connect(self.options) as connection:
+            row = connection.execute(
+                "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
+            ).fetchone()
+        return parse_lsn(str(row[0])) if row and row[0] else 0
 
     # ----------------------------------------------------------------------------------------------
 

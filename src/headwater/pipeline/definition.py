@@ -1,0 +1,137 @@
+"""A pipeline file as data: read, interpolated, checked key by key. Starts nothing.
+
+Unknown keys are errors that name the nearest known one; secrets come from `${ENV}` or `${file:…}`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headwater.errors import Usage
+from headwater.options import option, parse_options
+from headwater.registry import sink_class, source_class
+from headwater.sinks.base import Sink
+from headwater.sources.base import Source
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_REFERENCE = re.compile(r"\$\{(file:)?([^}]+)\}")
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """The top level of a pipeline file."""
+
+    name: str = option(help="name of the pipeline; also the default topic prefix")
+    source: Mapping[str, Any] = option(help="where changes come from: `type` and its options")
+    sinks: list[Any] = option(help="where changes go: a list, each with `type` and its options")
+    state: str = option(".headwater/{name}", help="folder for the journal and Spark's checkpoints")
+    journal_max_bytes: int = option(
+        20 << 30, help="cap of the journal; at the cap reading pauses and the server keeps the rest"
+    )
+    batch_max_bytes: int = option(
+        96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
+    )
+    spark: Mapping[str, Any] = option({}, help="Spark settings, e.g. spark.master: local[4]")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A pipeline that can be started."""
+
+    name: str
+    source: Source
+    sinks: Mapping[str, Sink]
+    state: Path
+    journal_max_bytes: int
+    batch_max_bytes: int
+    spark: Mapping[str, str]
+
+    @property
+    def journal(self) -> Path:
+        return self.state / "journal"
+
+
+def read_definition(path: str | os.PathLike[str]) -> Definition:
+    """The pipeline that a file describes. Everything wrong in it raises Usage, naming the key."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Usage(f"cannot read the pipeline file {os.fspath(path)!r}: {error}") from error
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise Usage(f"{os.fspath(path)} is not YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise Usage(f"{os.fspath(path)}: a mapping with name, source and sinks is wanted")
+    return build_definition(interpolate(raw))
+
+
+def build_definition(given: Mapping[str, Any]) -> Definition:
+    """A definition from plain values, as the file has them."""
+    options = parse_options(PipelineOptions, given, where="pipeline", name=str(given.get("name", "")))
+    if not _NAME.fullmatch(options.name):
+        raise Usage(f"pipeline: name {options.name!r} must consist of letters, digits, _ and -")
+    sinks: dict[str, Sink] = {}
+    if not options.sinks:
+        raise Usage("pipeline: sinks is empty", "Name at least one, e.g. {type: delta, path: lake}")
+    for number, section in enumerate(options.sinks):
+        name, sink = _sink(section, f"sinks[{number}]", options.name)
+        sinks[name if name not in sinks else f"{name}-{number}"] = sink
+    return Definition(
+        name=options.name,
+        source=_source(options.source, options.name),
+        sinks=sinks,
+        state=Path(options.state),
+        journal_max_bytes=options.journal_max_bytes,
+        batch_max_bytes=options.batch_max_bytes,
+        spark={str(key): str(value) for key, value in options.spark.items()},
+    )
+
+
+def _source(section: Any, name: str) -> Source:
+    kind, given = _typed(section, "source")
+    cls = source_class(kind)
+    # A slot or publication name allows no hyphen without quoting everywhere.
+    return cls(parse_options(cls.options_class, given, where="source", name=name.replace("-", "_").lower()))
+
+
+def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink]:
+    kind, given = _typed(section, where)
+    name = str(given.pop("name", kind))
+    cls = sink_class(kind)
+    return name, cls(parse_options(cls.options_class, given, where=where, name=pipeline), pipeline=pipeline)
+
+
+def _typed(section: Any, where: str) -> tuple[str, dict[str, Any]]:
+    if not isinstance(section, Mapping) or "type" not in section:
+        raise Usage(f"{where}: a mapping with `type` is wanted")
+    given = dict(section)
+    return str(given.pop("type")), given
+
+
+def interpolate(value: Any) -> Any:
+    """`${NAME}` from the environment and `${file:PATH}` from a file, anywhere in the texts of a value."""
+    if isinstance(value, dict):
+        return {key: interpolate(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [interpolate(part) for part in value]
+    return _REFERENCE.sub(_resolve, value) if isinstance(value, str) else value
+
+
+def _resolve(match: re.Match[str]) -> str:
+    is_file, name = match.groups()
+    if is_file:
+        try:
+            return Path(name).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise Usage(f"${{file:{name}}}: {error.strerror}") from error
+    if name not in os.environ:
+        raise Usage(f"${{{name}}}: this environment variable is not set")
+    return os.environ[name]

@@ -1,0 +1,154 @@
+"""One sink's streaming query: slices in, the sink written on executors, its position advanced on the driver."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from headwater.errors import HeadwaterError, Retry
+from headwater.event import ORIGIN, Position, TableSchema
+from headwater.failpoints import failpoint
+from headwater.journal import Journal
+from headwater.sinks.base import Sink
+from headwater.spark.slice_stream import SliceSource
+from headwater.spark.work import RESULT, UNLOADED, apply_slices, error_from_json
+
+# A sink that fails for a moment is tried again; longer each time, up to this.
+MAX_BACKOFF_SECONDS = 30.0
+
+OnBatch = Callable[[dict[str, int], int], None]
+LoadTables = Callable[[list[TableSchema]], None]
+
+
+class SinkFlow:
+    """Drives one sink from the journal. Errors are kept in `error`; the query ends when there is one."""
+
+    # slices (one row a task) -> mapInArrow: decode, write each table with its position -> results
+    # results -> position of the sink as a whole -> consumer position -> (tail) confirm
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        sink: Sink,
+        journal: Journal,
+        *,
+        load: LoadTables | None,
+        on_batch: OnBatch,
+        max_bytes: int,
+        checkpoint: Path,
+    ) -> None:
+        self.spark = spark
+        self.name = name
+        self.sink = sink
+        self.journal = journal
+        self.error: HeadwaterError | None = None
+        self.position = ORIGIN
+        self._load = load
+        self._on_batch = on_batch
+        self._max_bytes = max_bytes
+        self._checkpoint = checkpoint
+        self._query: StreamingQuery | None = None
+        self._busy = threading.Lock()
+        self._stopping = False
+
+    def start(self, after: Position, target: int | None) -> None:
+        """Run from `after`; with `target`, until everything received up to there is delivered."""
+        # Positions are stored with the data; a checkpoint older or newer than them would only confuse.
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self.position = after
+        self.spark.dataSource.register(SliceSource)
+        stream = (
+            self.spark.readStream.format("headwater_slices")
+            .option("journal", str(self.journal.path))
+            .option("after", after.to_json())
+            .option("tasks", str(self.spark.sparkContext.defaultParallelism))
+            .option("max_bytes", str(self._max_bytes))
+        )
+        if target is not None:
+            stream = stream.option("target", str(target))
+        writer = (
+            stream.load()
+            .writeStream.queryName(f"headwater {self.name}")
+            .foreachBatch(self._batch)
+            .option("checkpointLocation", str(self._checkpoint))
+        )
+        self._query = (writer.trigger(availableNow=True) if target is not None else writer).start()
+
+    @property
+    def active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def failure(self) -> HeadwaterError | None:
+        """Why the query ended, if it did not end well."""
+        if self.error is not None:
+            return self.error
+        failed: Any = self._query.exception() if self._query is not None else None
+        if failed is None or self._stopping:
+            return None
+        return HeadwaterError(f"the Spark query of sink {self.name!r} failed", cause=str(failed)[:2000])
+
+    def stop(self) -> None:
+        """After the batch that is under way: stopping Spark in the middle of one leaves a mess."""
+        self._stopping = True
+        with self._busy:
+            if self._query is not None and self._query.isActive:
+                self._query.stop()
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _batch(self, slices: DataFrame, _batch_id: int) -> None:
+        with self._busy:
+            if self._stopping:
+                return
+            try:
+                self._run(slices)
+            except HeadwaterError as error:
+                self.error = error
+                raise
+
+    def _run(self, slices: DataFrame) -> None:
+        backoff = 0.5
+        while True:
+            try:
+                self._once(slices)
+                return
+            except Retry:
+                if self._stopping:
+                    raise
+                time.sleep(backoff)
+                backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
+
+    def _once(self, slices: DataFrame) -> None:
+        work = apply_slices(self.sink, load_first=self._load is not None)
+        results = slices.mapInArrow(work, RESULT).collect()
+        errors = [error_from_json(row.error) for row in results if row.error]
+        if errors:
+            # What a person must decide goes before what passes by itself.
+            raise min(errors, key=lambda error: isinstance(error, Retry))
+        unloaded = [TableSchema.from_json(row.upto) for row in results if row.note == UNLOADED]
+        if unloaded and self._load is not None:
+            self._load(unloaded)
+            self._once(slices)
+            return
+        done = [row for row in results if not row.note]
+        if not done:
+            return
+        self._advance(max(Position.from_json(row.upto) for row in done))
+        changed = {row.table: row.changes for row in done if row.table}
+        self._on_batch(changed, max((row.commit_time for row in done if row.table), default=0))
+
+    def _advance(self, upto: Position) -> None:
+        failpoint("sink.before_advance")
+        self.sink.advance(upto)
+        failpoint("sink.after_advance")
+        self.position = upto
+        self.journal.set_consumer(self.name, upto)
+        failpoint("consumer.after_set")

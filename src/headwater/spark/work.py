@@ -1,0 +1,151 @@
+"""What runs on executors for a pipeline: slices into a sink, and parts of a table's snapshot into a sink.
+
+Each function is given to `mapInArrow`. An error of ours comes back as a row, so that the driver gets the
+class it was and not a stack trace in a text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.errors import HeadwaterError, Retry, Stop, Unrepresentable, Usage
+from headwater.event import ChangeBatch
+from headwater.failpoints import failpoint
+from headwater.sinks.base import Sink
+from headwater.spark.slices import Slice, read_slice
+
+RESULT = "table string, changes bigint, seconds double, commit_time bigint, upto string, note string, error string"
+RESULT_ARROW = pa.schema(
+    [
+        ("table", pa.string()),
+        ("changes", pa.int64()),
+        ("seconds", pa.float64()),
+        ("commit_time", pa.int64()),
+        ("upto", pa.string()),
+        # `unloaded`: the sink has never seen this table; or a receipt of `load_part`.
+        ("note", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+UNLOADED = "unloaded"
+
+Batches = Iterator[pa.RecordBatch]
+_KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Unrepresentable, HeadwaterError)}
+
+
+def apply_slices(sink: Sink, *, load_first: bool) -> Callable[[Batches], Batches]:
+    """Slices → decoded changes → the sink. With `load_first`, a table the sink has never loaded is only named."""
+
+    def work(batches: Batches) -> Batches:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield _rows(_apply(sink, Slice.from_json(text), load_first))
+
+    return work
+
+
+def _apply(sink: Sink, part: Slice, load_first: bool) -> Iterator[dict[str, Any]]:
+    upto = part.upto.to_json()
+    yield {"table": "", "changes": 0, "upto": upto}
+    gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
+    try:
+        for decoded in read_slice(part):
+            for batch in decoded:
+                gathered[batch.table.table].append(batch)
+    except HeadwaterError as error:
+        yield {"table": ", ".join(part.tables or ()), "error": error_to_json(error)}
+        return
+    for table, batches in gathered.items():
+        began = time.perf_counter()
+        newest = batches[-1].table
+        try:
+            if load_first and sink.table_position(newest) is None:
+                yield {"table": table, "note": UNLOADED, "upto": newest.to_json()}
+                continue
+            failpoint("sink.before_write")
+            sink.write(newest, batches, part.upto)
+            failpoint("sink.after_write")
+        except HeadwaterError as error:
+            yield {"table": table, "error": error_to_json(error)}
+            continue
+        last = batches[-1].records.column("commit_time")[-1].value
+        yield {
+            "table": table,
+            "changes": sum(len(batch) for batch in batches),
+            "seconds": time.perf_counter() - began,
+            "commit_time": last,
+            "upto": upto,
+        }
+
+
+def warm_up(source: str, sink: Sink) -> Callable[[Batches], Batches]:
+    """Load the kernels and the sink's library in every worker while the log is being read."""
+
+    def work(batches: Batches) -> Batches:
+        from headwater.registry import source_class
+
+        for batch in batches:
+            warm = getattr(source_class(source), "warm_up", None)
+            if warm is not None:
+                warm()
+            sink.position()
+            # Keep this worker busy for a moment, so that the next task starts a second one.
+            time.sleep(0.2)
+            yield batch
+
+    return work
+
+
+def error_to_json(error: HeadwaterError) -> str:
+    kind = next((k.__name__ for k in type(error).__mro__ if k.__name__ in _KINDS), "HeadwaterError")
+    return json.dumps({"kind": kind, "what": error.what, "cause": error.cause, "remedies": error.remedies})
+
+
+def error_from_json(text: str) -> HeadwaterError:
+    read = json.loads(text)
+    return _KINDS[read["kind"]](read["what"], *read["remedies"], cause=read["cause"])
+
+
+def _rows(rows: Iterator[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=RESULT_ARROW)
+
+
+def load_parts(source: Any, sink: Sink, chunks: list[Any], snapshot: Any) -> Callable[[Batches], Batches]:
+    """Chunk numbers → copied rows → parts of the sink's tables; returns receipts."""
+
+    def work(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _rows(_load(number))
+
+    def _load(number: int) -> Iterator[dict[str, Any]]:
+        chunk = chunks[number]
+        began = time.perf_counter()
+        copied = 0
+
+        def counted() -> Iterator[ChangeBatch]:
+            nonlocal copied
+            for rows in source.copy(chunk, snapshot):
+                copied += len(rows)
+                yield rows
+
+        try:
+            receipt = sink.load_part(chunk.table, counted())
+            failpoint("snapshot.after_part")
+        except HeadwaterError as error:
+            yield {"table": chunk.table.table, "error": error_to_json(error)}
+            return
+        yield {
+            "table": chunk.table.table,
+            "changes": copied,
+            "seconds": time.perf_counter() - began,
+            "note": receipt,
+        }
+
+    return work

@@ -1,0 +1,41 @@
+"""The limit of a snapshot: the same number of COPY connections, their rows thrown away."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from headwater.testing.postgres import wheel_bindir
+
+from ..contestant import Contestant, Run
+from ..workload import Workload
+
+# What the snapshot contestant uses too; one per core of the machine the published numbers come from.
+CONNECTIONS = 2
+
+
+class ParallelCopy(Contestant):
+    """psql processes, each copying one range of pages."""
+
+    name = "copy"
+    title = f"COPY × {CONNECTIONS} → /dev/null"
+    group = "snapshot"
+
+    def run(self, workload: Workload, directory: Path) -> Run:
+        pages = int(str(workload.execute("select pg_relation_size('items') / 8192")[0][0]))
+        edges = [pages * part // CONNECTIONS for part in range(CONNECTIONS)] + [pages + 1]
+        begun = time.perf_counter()
+        readers = [
+            self._copy(workload, first, last) for first, last in zip(edges[:-1], edges[1:], strict=True)
+        ]
+        statuses = [reader.wait() for reader in readers]
+        seconds = time.perf_counter() - begun
+        if any(statuses):
+            raise RuntimeError(f"psql ended with {statuses}")
+        return Run(seconds, workload.rows)
+
+    def _copy(self, workload: Workload, first: int, last: int) -> subprocess.Popen[bytes]:
+        statement = f"copy (select * from items where ctid >= '({first},0)' and ctid < '({last},0)') to stdout"
+        command = [str(wheel_bindir() / "psql"), "-X", "-q", "-d", workload.url, "-c", statement]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL)

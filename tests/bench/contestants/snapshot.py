@@ -1,0 +1,31 @@
+"""Headwater copying a table into Delta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..contestant import Contestant, NotAvailable, Run
+from ..headwater import drive, pipeline_file, require_pipelines, source
+from ..lake import rows_of
+from ..workload import Workload
+
+
+class SnapshotToDelta(Contestant):
+    """The initial snapshot of a pipeline that finds nothing else to do."""
+
+    name = "snapshot-delta"
+    title = "Headwater snapshot → Delta"
+    group = "snapshot"
+
+    def run(self, workload: Workload, directory: Path) -> Run:
+        require_pipelines()
+        slot = f"bench_snapshot_{directory.name[-8:].lower().replace('-', '_')}"
+        lake = directory / "lake"
+        asked = source(workload, slot, tables=["public.items"], snapshot="initial", publication="bench_items")
+        file = pipeline_file(directory, asked, {"type": "delta", "path": str(lake), "mode": "upsert"})
+        measured = drive({"do": "pipeline", "file": str(file)}, directory)
+        workload.drop_slot(slot)
+        found = rows_of(lake / "public" / "items")
+        if found != workload.rows:
+            raise NotAvailable(f"the table has {found:,} rows instead of {workload.rows:,}")
+        return Run(measured["seconds"], workload.rows, measured)

@@ -1,0 +1,108 @@
+"""Runs inside its own process: make a Spark session, then time one thing in it. Order in, JSON answer out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def main() -> None:
+    order = json.load(sys.stdin)
+    match order["do"]:
+        case "stream":
+            answer = stream_to_noop(order)
+        case "pipeline":
+            answer = run_pipeline(order)
+        case "foreach":
+            answer = foreach_latency(order)
+        case unknown:
+            raise SystemExit(f"unknown order {unknown!r}")
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+
+
+def session() -> SparkSession:
+    """A session that has run a job: what comes after is not the JVM's first class loading."""
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(1).write.format("noop").mode("overwrite").save()
+    return spark
+
+
+def reader(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    return spark.readStream.format("headwater").options(**options).load()
+
+
+def stream_to_noop(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is in the log, all columns, into Spark's sink that writes nothing."""
+    spark = session()
+    begun = time.perf_counter()
+    frame = reader(spark, order["options"])
+    writer = frame.writeStream.format("noop").option("checkpointLocation", order["checkpoint"])
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.perf_counter() - begun
+    rows = sum(progress["numInputRows"] for progress in query.recentProgress)
+    return {"seconds": seconds, "rows": rows, "batches": len(query.recentProgress)}
+
+
+def run_pipeline(order: Mapping[str, Any]) -> dict[str, Any]:
+    """`headwater run FILE --available-now`, in this process, so that it finds the session made before."""
+    from headwater.cli import main as headwater
+
+    session()
+    arguments = ["run", order["file"], "--available-now"]
+    begun = time.perf_counter()
+    sys.argv = ["headwater", *arguments]
+    try:
+        status = headwater(arguments)
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    seconds = time.perf_counter() - begun
+    if status:
+        raise SystemExit(f"headwater run ended with status {status}")
+    return {"seconds": seconds}
+
+
+def foreach_latency(order: Mapping[str, Any]) -> dict[str, Any]:
+    """From a commit to `foreachBatch` having read the row: one small transaction at a time."""
+    import psycopg
+
+    from .latency_clock import Clock
+
+    spark = session()
+    clock = Clock()
+
+    def seen(frame: DataFrame, _batch: int) -> None:
+        for row in frame.select("after.id").collect():
+            clock.saw(row.id)
+
+    frame = reader(spark, order["options"])
+    writer = frame.writeStream.foreachBatch(seen).option("checkpointLocation", order["checkpoint"])
+    query = writer.start()
+    with psycopg.connect(order["url"], autocommit=True) as connection:
+        for number in range(order["warm"] + order["transactions"]):
+            connection.execute(order["statement"], {"id": number + 1})
+            clock.committed(number + 1)
+            clock.wait_for(number + 1, timeout=60)
+    query.stop()
+    return {"milliseconds": clock.milliseconds(after=order["warm"])}
+
+
+if __name__ == "__main__":
+    main()

@@ -7,12 +7,15 @@ would drop or change data silently.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema
+
+AWKWARD = frozenset(" ,;{}()\n\t=")
 
 # A changelog's own columns, and where in a ChangeBatch they come from. `before` and `after` keep Debezium's names.
 CHANGELOG = {
@@ -64,6 +67,13 @@ def mirror_rows(batch: ChangeBatch) -> pa.Table:
     return pa.Table.from_arrays(
         [after.field(at) for at in range(after.type.num_fields)], schema=mirror_schema(batch.table)
     )
+
+
+def awkward(names: Iterable[str]) -> list[str]:
+    """Column names that Spark reads and writes but with which it refuses ALTER TABLE, for want of column mapping.
+
+    delta-rs writes no column mapping (1.6.6), so there is no better name to give them."""
+    return [name for name in names if AWKWARD & set(name)]
 
 
 def clashing(names: list[str]) -> list[str]:

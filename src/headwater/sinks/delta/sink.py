@@ -17,7 +17,7 @@ from headwater.sinks.base import Sink, SinkOptions, Written
 from headwater.sinks.delta.engine import CROSSOVER_BYTES, Engine, choose_engine
 from headwater.sinks.delta.keys import merge_key
 from headwater.sinks.delta.place import Lake
-from headwater.sinks.delta.shape import clashing
+from headwater.sinks.delta.shape import awkward, clashing
 from headwater.sources.base import Finding, Severity
 
 if TYPE_CHECKING:
@@ -118,6 +118,13 @@ class Delta(Sink):
                     f"the log does not carry the key {key} of old rows",
                     f"alter table {table.table} replica identity full",
                 )
+        if awkward(names):
+            yield Finding(
+                table.table,
+                Severity.WARNING,
+                f"column {awkward(names)[0]!r}: Spark reads such a name, but refuses ALTER TABLE on the Delta table",
+                "rename the column at the source if you mean to alter the Delta table yourself",
+            )
         for name in clashing(names):
             yield Finding(
                 table.table,

@@ -18,7 +18,7 @@ from headwater.event import ChangeBatch, Position, TableSchema, change_schema
 from headwater.sinks.delta.log import read_metadata, write_metadata
 from headwater.sinks.delta.native import Native
 from headwater.sinks.delta.reduce import LastState, conform, last_state
-from headwater.sinks.delta.shape import changelog_rows
+from headwater.sinks.delta.shape import awkward, changelog_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,8 @@ def _upsert(session: SparkSession, native: Native, target: str, state: LastState
         whole = _frame(session, state.rows.select(schema.names), schema)
         whole.write.format("delta").mode("overwrite").save(native.folder.uri)
         return
-    if "deletionVectors" not in (native.log.table.protocol().writer_features or []):
+    # Spark refuses to alter a table with an awkward column name; its MERGE then copies files, which is as exact.
+    if not native.log.deletion_vectors and not awkward(schema.names):
         _without_metadata(session, f"alter table {target} set tblproperties ('delta.enableDeletionVectors' = 'true')")
     source = source_rows(state, schema, native.key)
     _frame(session, source, source.schema).createOrReplaceTempView("headwater_source")

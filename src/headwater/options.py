@@ -126,6 +126,18 @@ def parse_options(cls: type[T], given: Mapping[str, Any], *, where: str, name: s
     return cls(**values)
 
 
+def split_options(given: Mapping[str, Any], *classes: type, where: str) -> list[dict[str, Any]]:
+    """One mapping per class: each key goes to the first class that declares it. Unknown keys raise Usage."""
+    names = [{alias for d in declared(cls) for alias in (d.name, *d.aliases)} for cls in classes]
+    parts: list[dict[str, Any]] = [{} for _ in classes]
+    for key, value in given.items():
+        owner = next((i for i, known in enumerate(names) if key in known), None)
+        if owner is None:
+            raise unknown_key(key, dict.fromkeys(sorted(set().union(*names))), where)
+        parts[owner][key] = value
+    return parts
+
+
 def unknown_key(key: str, known: Mapping[str, object], where: str) -> Usage:
     """The error for a key nobody declared, naming the nearest one that somebody did."""
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)

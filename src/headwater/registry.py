@@ -23,6 +23,21 @@ def source_class(kind: str) -> type[Source]:
     return _find("sources", Source, kind)
 
 
+def source_for_url(url: str) -> type[Source]:
+    """The Source whose `schemes` hold the URL's."""
+    scheme = url.partition("://")[0].lower()
+    found = {}
+    for kind in known("sources"):
+        cls = source_class(kind)
+        found.update(dict.fromkeys(cls.schemes, cls))
+    if "://" not in url or scheme not in found:
+        raise Usage(
+            "this URL does not say which database it is",
+            "Begin it with one of: " + ", ".join(f"{known_scheme}://" for known_scheme in sorted(found)),
+        )
+    return found[scheme]
+
+
 def sink_class(kind: str) -> type[Sink]:
     """The Sink with `type: kind`."""
     return _find("sinks", Sink, kind)

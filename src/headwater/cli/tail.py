@@ -1,18 +1,127 @@
-"""`headwater tail URL`: print events as they are committed. No Spark, no JVM."""
+"""`headwater tail URL`: print events as they are committed. No Spark, no JVM, no slot left behind."""
 
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
+
+from headwater.errors import Usage
+from headwater.event import Chunk
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.options import parse_options, split_options
+from headwater.registry import source_for_url
+from headwater.sources.base import Log, Source
+
+FORMATS = ("debezium-json", "flat")
 
 
 def add(verbs: Any) -> None:
     """Register the verb."""
-    parser = verbs.add_parser("tail", help="print events as they are committed (no Spark)")
+    parser = verbs.add_parser(
+        "tail",
+        help="print events as they are committed (no Spark)",
+        description="Print every change committed from now on, one JSON line each, until Ctrl-C. Uses a slot and a"
+        " publication of its own and removes them at the end; --slot reads from one that exists instead.",
+        epilog="example: headwater tail postgresql://cdc@127.0.0.1/shop --table 'public.*' --format flat",
+    )
     parser.add_argument("url", metavar="URL", help="postgresql://user@host:port/database")
+    parser.add_argument("--table", action="append", default=[], metavar="T", help="schema.table pattern; may repeat")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="how events look (default: %(default)s)")
+    parser.add_argument("--slot", default="", help="read from this slot and confirm what was printed")
+    parser.add_argument("--publication", default="", help="read this publication; it must exist")
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="stop after N events")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="K=V", help="any source or Debezium option, e.g. topic.prefix=shop"
+    )
     parser.set_defaults(verb=tail)
 
 
 def tail(given: argparse.Namespace) -> int:
-    """Until Ctrl-C."""
-    raise NotImplementedError(given)
+    """Until Ctrl-C, SIGTERM or the limit."""
+    cls = source_for_url(given.url)
+    options: dict[str, Any] = {"url": given.url}
+    for pair in given.option:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise Usage(f"--option {pair!r}: write it as key=value")
+        options[key] = value
+    if given.table:
+        options["tables"] = given.table
+    if given.publication:
+        options |= {"publication": given.publication, "publication_autocreate": "disabled"}
+    if given.slot:
+        options["slot"] = given.slot
+    rest, debezium = split_options(options, cls.options_class, DebeziumOptions, where="tail")
+    name = f"tail_{uuid4().hex[:8]}"
+    source = cls(parse_options(cls.options_class, rest, where="tail", name=name))
+    encode = encoder(source, given.format, parse_options(DebeziumOptions, debezium, where="tail", name="headwater"))
+    # As Ctrl-C: clean up on the server, then end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    log = source.listen(temporary=not given.slot)
+    print(f"listening on {', '.join(given.table) or 'all tables'}; Ctrl-C ends", file=sys.stderr, flush=True)
+    try:
+        print_events(log, encode, given.limit, confirm=bool(given.slot))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        log.close()
+        source.close()
+    return 0
+
+
+def print_events(log: Log, encode: Any, limit: int, *, confirm: bool) -> None:
+    """Chunk by chunk; a chunk is confirmed when its lines have left this process."""
+    left = limit or sys.maxsize
+    while left > 0:
+        chunk = log.read(1.0)
+        if chunk is None:
+            continue
+        for text in encode(log, chunk):
+            sys.stdout.write(text + "\n")
+            left -= 1
+            if not left:
+                break
+        sys.stdout.flush()
+        if confirm and chunk.whole and left:
+            log.confirm(chunk.last)
+
+
+def encoder(source: Source, form: str, options: DebeziumOptions) -> Any:
+    """A function (log, chunk) → lines in log order."""
+    # Here, not above: the kernels take a moment to load, and `--help` should not wait for them.
+    from headwater.formats.debezium_json import DebeziumJson
+    from headwater.formats.flat import Flat
+
+    debezium = DebeziumJson(options, source.connector(source.facts()))
+    flat = Flat()
+
+    def lines(log: Log, chunk: Chunk) -> Iterator[str]:
+        schemas = {run.schema: log.schema(run.schema) for run in chunk.tables}
+        batches = source.decode(chunk, schemas)
+        now = time.time_ns()
+        keyed: list[tuple[int, int, int, str]] = []
+        for batch in batches:
+            positions = list(zip(*(batch.records.column(c).to_pylist() for c in ("commit", "ordinal")), strict=True))
+            if form == "flat":
+                texts = enumerate(flat.json_lines(batch).to_pylist())
+            else:
+                texts = debezium_lines(debezium, batch, now)
+            keyed.extend((*positions[change], n, text) for n, (change, text) in enumerate(texts))
+        keyed.sort(key=lambda entry: entry[:3])
+        return (entry[3] for entry in keyed)
+
+    return lines
+
+
+def debezium_lines(debezium: Any, batch: Any, now: int) -> Iterator[tuple[int, str]]:
+    """(change, line): the value of every event; a tombstone has none and is left out."""
+    from headwater.formats.connector import Moment
+
+    for record in debezium.encode(batch, Moment(now=now)):
+        if record["value"] is not None:
+            yield record["change"], record["value"]

@@ -32,7 +32,7 @@ class Journal:
         self.schemas = self.path / "schemas"
         self.consumers = self.path / "consumers"
 
-    def create(self, source_type: str, identity: str) -> None:
+    def create(self, source_type: str, identity: str, facts: Mapping[str, str]) -> None:
         """Make the folder for this log, or check that it is this log's."""
         for folder in (self.segments, self.schemas, self.consumers):
             folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class Journal:
         if known is None:
             self._write_file(
                 self.path / "journal.json",
-                {"format": FORMAT_VERSION, "source": source_type, "identity": identity},
+                {"format": FORMAT_VERSION, "source": source_type, "identity": identity, "facts": dict(facts)},
             )
         elif known["identity"] != identity:
             raise Stop(

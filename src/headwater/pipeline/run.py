@@ -70,7 +70,8 @@ class Run:
         positions = {name: sink.position() for name, sink in definition.sinks.items()}
         held = [position for position in positions.values() if position is not None]
         begin = definition.source.prepare(min(held) if held else None)
-        self.journal.create(definition.source.type, definition.source.identity())
+        source = definition.source
+        self.journal.create(source.type, source.identity(), source.facts())
         self._forget_strangers()
         for name, position in positions.items():
             self.journal.set_consumer(name, position)

@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.options import option
+
+if TYPE_CHECKING:
+    from headwater.formats.connector import Connector
 
 
 class Severity(StrEnum):
@@ -106,6 +109,8 @@ class Source(ABC):
 
     type: ClassVar[str]
     options_class: ClassVar[type[SourceOptions]]
+    # URL schemes that mean this database.
+    schemes: ClassVar[tuple[str, ...]] = ()
     options: Any
 
     @abstractmethod
@@ -116,6 +121,15 @@ class Source(ABC):
     def identity(self) -> str:
         """What makes this log this log (PostgreSQL: system identifier, database, slot). A journal of one
         identity refuses another."""
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, str]:
+        """What `connector` needs to know; kept in the journal, so nothing secret."""
+
+    @staticmethod
+    @abstractmethod
+    def connector(facts: Mapping[str, str]) -> Connector:
+        """This database as Debezium's events show it."""
 
     @abstractmethod
     def check(self) -> list[Finding]:
@@ -150,6 +164,11 @@ class Source(ABC):
     @abstractmethod
     def log(self, after: Position) -> Log:
         """Open the log behind `after`. Raises Stop when the log no longer reaches back that far."""
+
+    @abstractmethod
+    def listen(self, *, temporary: bool) -> Log:
+        """Open the log where it is now, for looking at it. What a temporary listener makes on the server
+        (PostgreSQL: slot and publication) is gone after `close`."""
 
     @staticmethod
     @abstractmethod

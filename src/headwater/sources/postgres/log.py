@@ -28,7 +28,7 @@ from headwater.sources.postgres.connection import (
 from headwater.sources.postgres.frames import ChunkBuilder
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.position import flush_lsn, format_lsn
-from headwater.sources.postgres.slot import SlotInUse, pgconn_quote
+from headwater.sources.postgres.slot import SlotInUse, create_in_session, pgconn_quote
 
 # A chunk is closed at this size: 30,000 rows of 130 bytes keep the decoder's fixed cost per chunk (about
 # 2 ms) under 0.1 µs a row, and a giant transaction passes through the tail in pieces of this size.
@@ -55,6 +55,8 @@ class PostgresLog(Log):
         options: PostgresOptions,
         after: Position,
         describe: Callable[[pgoutput.Relation], TableSchema | None],
+        *,
+        temporary: bool = False,
     ) -> None:
         self._options = options
         self._schemas: dict[str, TableSchema] = {}
@@ -66,6 +68,9 @@ class PostgresLog(Log):
         self._last_status = self._last_ping = self._last_emit = self._last_tick = 0.0
         self._pgconn = connect_replication(options)
         try:
+            if temporary:
+                # A temporary slot belongs to the session that made it: this one.
+                create_in_session(self._pgconn, options.slot)
             self._start(flush_lsn(after))
         except BaseException:
             self._pgconn.finish()

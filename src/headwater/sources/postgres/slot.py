@@ -92,35 +92,39 @@ def create_slot(options: PostgresOptions, name: str | None) -> Iterator[Exported
     """Create a slot and hold its exported snapshot open; without a name a temporary slot, gone at exit.
 
     The snapshot lives while this connection stays idle. Another connection may stream a permanent slot
-    meanwhile. Protocol: CREATE_REPLICATION_SLOT in "Streaming Replication Protocol"."""
+    meanwhile."""
     pgconn = connect_replication(options)
     try:
-        yield _create(pgconn, name)
+        chosen = name or f"headwater_sync_{uuid4().hex[:12]}"
+        yield _create(pgconn, chosen, "LOGICAL pgoutput EXPORT_SNAPSHOT", temporary=name is None)
     finally:
         pgconn.finish()
 
 
-def _create(pgconn: pq.PGconn, name: str | None) -> Exported:
-    wanted = pgconn_quote(name or f"headwater_sync_{uuid4().hex[:12]}")
-    kind = "" if name else " TEMPORARY"
+def create_in_session(pgconn: pq.PGconn, name: str) -> None:
+    """A temporary slot without a snapshot, for streaming on the same connection."""
+    _create(pgconn, name, "LOGICAL pgoutput NOEXPORT_SNAPSHOT", temporary=True)
+
+
+def _create(pgconn: pq.PGconn, name: str, how: str, *, temporary: bool) -> Exported:
+    """Protocol: CREATE_REPLICATION_SLOT in "Streaming Replication Protocol". Its keywords are in capitals."""
+    kind = "TEMPORARY " if temporary else ""
     try:
-        result = command(
-            pgconn, f"CREATE_REPLICATION_SLOT {wanted}{kind} LOGICAL pgoutput EXPORT_SNAPSHOT".encode()
-        )
+        result = command(pgconn, f"CREATE_REPLICATION_SLOT {pgconn_quote(name)} {kind}{how}".encode())
     except ReplicationError as error:
         raise slot_creation_error(error, name) from error
     lsn, snapshot = (result.get_value(0, column) or b"" for column in (1, 2))
     return Exported(parse_lsn(lsn.decode()), snapshot.decode())
 
 
-def slot_creation_error(error: ReplicationError, name: str | None) -> Stop | Usage:
+def slot_creation_error(error: ReplicationError, name: str) -> Stop | Usage:
     """Why a slot could not be made, and the statement that helps."""
-    what = f'cannot create the replication slot "{name or "(temporary)"}": {error.text}'
+    what = f'cannot create the replication slot "{name}": {error.text}'
     match error.sqlstate:
         case "42501":
             return Usage(what, "alter role … replication;   -- as a superuser")
         case "53400":
-            return Usage(what, "Raise max_replication_slots, or drop a slot nobody uses (select * from pg_replication_slots)")
+            return Usage(what, "Raise max_replication_slots, or drop a slot nobody uses: see pg_replication_slots")
         case "55000" | "22023":
             return Usage(what, "alter system set wal_level = logical;   -- then restart the server")
     return Usage(what)

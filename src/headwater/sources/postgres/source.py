@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
+from psycopg import sql
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
@@ -22,9 +23,12 @@ from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
 from headwater.sources.postgres.position import flush_lsn, format_lsn, parse_lsn
-from headwater.sources.postgres.publication import Published, ensure_publication, published_tables
+from headwater.sources.postgres.publication import Published, ensure_publication, find_publication, published_tables
 from headwater.sources.postgres.relation import relation_schema
 from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
+
+if TYPE_CHECKING:
+    from headwater.formats.connector import Connector
 
 # A killed reader's walsender is gone as soon as the server notices the closed socket.
 SLOT_RELEASE_SECONDS = 5.0
@@ -47,6 +51,7 @@ class Postgres(Source):
 
     type: ClassVar[str] = "postgres"
     options_class: ClassVar[type[SourceOptions]] = PostgresOptions
+    schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
 
     def __init__(self, options: PostgresOptions) -> None:
         self.options = options
@@ -67,6 +72,16 @@ class Postgres(Source):
         finally:
             pgconn.finish()
         return f"postgres:{system.decode()}/{database.decode()}/{self.options.slot}"
+
+    def facts(self) -> Mapping[str, str]:
+        with connect(self.options) as connection:
+            return {"database": connection.info.dbname}
+
+    @staticmethod
+    def connector(facts: Mapping[str, str]) -> Connector:
+        from headwater.sources.postgres.debezium import PostgresConnector
+
+        return PostgresConnector(facts["database"])
 
     def check(self) -> list[Finding]:
         return check(self.options, self._candidates)
@@ -128,6 +143,19 @@ class Postgres(Source):
             raise SlotAhead(self.options.slot, flush_lsn(after), slot.confirmed_flush_lsn)
         return PostgresLog(self.options, after, self._describe)
 
+    def listen(self, *, temporary: bool) -> Log:
+        options = self.options
+        with connect(options) as connection:
+            made = not find_publication(connection, options.publication)
+            ensure_publication(connection, options, self._candidates(connection))
+            here = parse_lsn(str(connection.execute("select pg_current_wal_lsn()").fetchone()[0]))  # type: ignore[index]
+            slot = None if temporary else find_slot(connection, options.slot)
+        if made and temporary:
+            self._held.callback(self._drop_publication)
+        if temporary or slot is None or slot.confirmed_flush_lsn is None:
+            return PostgresLog(options, at_lsn(here), self._describe, temporary=temporary)
+        return PostgresLog(options, at_lsn(slot.confirmed_flush_lsn), self._describe)
+
     @staticmethod
     def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
         # Loads the kernels (half a second): the tail, which never decodes, does without.
@@ -184,6 +212,10 @@ class Postgres(Source):
         with connect(self.options) as connection:
             described = describe(connection, [relation.oid], self.options.cast)
         return relation_schema(relation, described[0] if described else None, self.options.cast)
+
+    def _drop_publication(self) -> None:
+        with connect(self.options) as connection:
+            connection.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(self.options.publication)))
 
     def _released_slot(self, connection: psycopg.Connection[Any]) -> Slot | None:
         """Our slot, once nobody reads from it; a reader that stays is named by its PID."""

@@ -1,0 +1,210 @@
+"""`format("headwater")`: typed rows of one table, or Debezium events of all tables, as stream or bounded read.
+
+For people who write PySpark themselves. Thin: offsets are in `reader.py`, rows in `rows.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from headwater.errors import Usage
+from headwater.event import ORIGIN, Position, TableSchema
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.journal import Journal, JournalReader
+from headwater.options import option, parse_options, split_options
+from headwater.registry import source_class, source_for_url
+from headwater.sources.base import Source
+from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
+from headwater.spark.rows import event_rows, event_schema, table_rows, table_schema
+from headwater.spark.slices import Slice, plan_by_range
+from headwater.tail.process import TailProcess, tail_state, wait_for_tail
+
+KEEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """What `.option()` takes besides the source's own options and Debezium's."""
+
+    table: str = option("", help="schema.table: typed rows of this table; without it, events of all tables")
+    type: str = option("", help="kind of source; the URL's scheme says it too")
+    name: str = option("reader", help="name of this reader: its slot, its consumer, its state folder")
+    state: str = option(".headwater/{name}", help="folder with the journal")
+    journal_max_bytes: int = option(20 << 30, help="cap of the journal")
+    max_rows: int = option(0, help="rows in one micro-batch at most", aliases=["maxRowsPerTrigger", "maxrowspertrigger"])
+    max_bytes: int = option(
+        64 << 20, help="raw bytes in one micro-batch", aliases=["maxBytesPerTrigger", "maxbytespertrigger"]
+    )
+    after: str = option("", help="bounded read: from behind this position (JSON, or commit:ordinal)")
+    upto: str = option("", help="bounded read: up to and with this position; default: all there is")
+
+
+class HeadwaterSource(DataSource):
+    """Registered by itself: `pyspark_headwater` is a `pyspark_*` module."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+
+    @classmethod
+    def name(cls) -> str:
+        return "headwater"
+
+    def schema(self) -> StructType:
+        reading = Reading(self.options)
+        return table_schema(reading.table_now()) if reading.options.table else event_schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ChangeStreamReader(Reading(self.options), schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ChangeReader(Reading(self.options), schema)
+
+
+class Reading:
+    """The options of one reader, understood. Does no I/O until asked."""
+
+    def __init__(self, given: MutableMapping[str, str]) -> None:
+        url = given.get("url", "")
+        source = source_class(given["type"]) if given.get("type") else source_for_url(url) if url else None
+        if source is None:
+            raise Usage("format('headwater'): say where to read", "option('url', 'postgresql://user@host:5432/database')")
+        own, debezium, rest = split_options(
+            dict(given), ReaderOptions, DebeziumOptions, source.options_class, where="format('headwater')"
+        )
+        name = str(own.get("name", "reader"))
+        self.options = parse_options(ReaderOptions, own, where="format('headwater')", name=name)
+        self.debezium = parse_options(DebeziumOptions, debezium, where="format('headwater')", name=name)
+        if self.options.table and not {"tables", "table.include.list"} & rest.keys():
+            rest["tables"] = [self.options.table]
+        self.source: Source = source(parse_options(source.options_class, rest, where="format('headwater')", name=name))
+        self.journal = Journal(Path(self.options.state) / "journal")
+
+    def table_now(self) -> TableSchema:
+        """The one table, as the catalog has it."""
+        for table in self.source.candidates():
+            if table.table == self.options.table:
+                return table
+        raise Usage(f"there is no table {self.options.table!r} to capture", "Write it as schema.table, in its exact case")
+
+    def read(self, part: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
+        """One slice as Spark rows."""
+        if self.options.table:
+            return table_rows(part, schema)
+        about = self.journal.about() or {}
+        return event_rows(part, about["facts"], self.debezium)
+
+    def plan(self, blocks: Sequence[object], after: Position, upto: Position) -> list[SlicePartition]:
+        # As many slices as there may be cores; Spark runs what it can.
+        parts = plan_by_range(self.journal, blocks, after, upto, 8, self.options.table or None)  # type: ignore[arg-type]
+        return [SlicePartition(part.to_json()) for part in parts]
+
+
+class ChangeStreamReader(JournalStreamReader):
+    """Owns a tail when nobody else does; confirms what Spark has committed."""
+
+    def __init__(self, reading: Reading, schema: StructType) -> None:
+        options = reading.options
+        super().__init__(
+            reading.journal, max_rows=options.max_rows, max_bytes=options.max_bytes, table=options.table or None
+        )
+        self.reading = reading
+        self.row_schema = schema
+        self._tail: TailProcess | None = None
+        self._last_keep = 0.0
+
+    def begin(self) -> Position:
+        stored = self.journal.consumer_positions().get(self.reading.options.name) if self.journal.about() else None
+        return stored or self._open(None)
+
+    def received(self) -> int:
+        return int(tail_state(self.journal).get("received", 0))
+
+    def keep(self) -> None:
+        now = time.monotonic()
+        if self._tail is not None and now - self._last_keep >= KEEP_SECONDS:
+            self._last_keep = now
+            self._tail.ensure()
+
+    def latestOffset(self, start: Offset, limit: object) -> Offset:
+        self._open(from_offset(start))
+        return super().latestOffset(start, limit)  # type: ignore[arg-type]
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.target = self.reading.source.end()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        after, upto = from_offset(start), from_offset(end)
+        if after >= upto:
+            return []
+        self._open(after)
+        return self.reading.plan(self.blocks(start, end), after, upto)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.reading.read(Slice.from_json(partition.value), self.row_schema)
+
+    def commit(self, end: Offset) -> None:
+        super().commit(end)
+        self.journal.set_consumer(self.reading.options.name, from_offset(end))
+
+    def stop(self) -> None:
+        if self._tail is not None:
+            self._tail.stop()
+
+    def _open(self, durable: Position | None) -> Position:
+        """See that slot, journal and tail are there; returns where the log begins."""
+        if self._tail is not None:
+            return ORIGIN
+        source, options = self.reading.source, self.reading.options
+        begin = source.prepare(durable)
+        source.close()
+        self.journal.create(source.type, source.identity(), source.facts())
+        if options.name not in self.journal.consumer_positions():
+            self.journal.set_consumer(options.name, durable)
+        self._tail = TailProcess(self.journal, source.type, source.options, begin, options.journal_max_bytes)
+        self._tail.ensure()
+        if self._tail.pid is not None:
+            wait_for_tail(self.journal, self._tail)
+        return begin
+
+
+class ChangeReader(DataSourceReader):
+    """A bounded read of what the journal holds between two positions. Needs no server."""
+
+    def __init__(self, reading: Reading, schema: StructType) -> None:
+        self.reading = reading
+        self.row_schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        if self.reading.journal.about() is None:
+            raise Usage(f"there is no journal in {self.reading.journal.path}", "Name the state folder: option('state', …)")
+        index = JournalReader(self.reading.journal)
+        index.refresh()
+        after = parse_position(self.reading.options.after) if self.reading.options.after else index.start
+        upto = parse_position(self.reading.options.upto) if self.reading.options.upto else index.end
+        if after < index.start:
+            raise Usage(
+                f"the journal begins at {index.start.commit}:{index.start.ordinal}, after the position asked for",
+                "What every consumer holds is removed from the journal",
+            )
+        return self.reading.plan(index.between(after, upto), after, upto)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.reading.read(Slice.from_json(partition.value), self.row_schema)
+
+
+def parse_position(text: str) -> Position:
+    """`commit:ordinal`, `commit`, or the JSON that offsets are written in."""
+    if text.lstrip().startswith("{"):
+        return Position.from_json(text)
+    commit, _, ordinal = text.partition(":")
+    try:
+        return Position(int(commit), int(ordinal or 0))
+    except ValueError as error:
+        raise Usage(f"{text!r} is not a position", "Write commit:ordinal as in the columns of a row, or JSON") from error

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from headwater.errors import HeadwaterError
+
 from .workload import Workload
 
 
-class NotAvailable(Exception):
+class NotAvailable(HeadwaterError):
     """This contestant cannot run here; the text says why and appears in the table."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -63,8 +64,7 @@ def stream_to_noop(order: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_pipeline(order: Mapping[str, Any]) -> dict[str, Any]:
     """`headwater run FILE --available-now`, in this process, so that it finds the session made before."""
-    from headwater.cli import main as headwater
-
+    headwater = importlib.import_module("headwater.cli").main
     session()
     arguments = ["run", order["file"], "--available-now"]
     begun = time.perf_counter()

@@ -37,9 +37,7 @@ class Clock:
 
     def milliseconds(self, after: int) -> list[float]:
         """Latencies of all but the first `after`, in commit order."""
-        return [
-            round((self._seen[number] - at) * 1000, 1) for number, at in self._committed.items() if number > after
-        ]
+        return [round((self._seen[number] - at) * 1000, 1) for number, at in self._committed.items() if number > after]
 
 
 def percentile(values: Sequence[float], share: float) -> float:

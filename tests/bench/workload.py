@@ -25,7 +25,8 @@ SETTINGS = {
     "synchronous_commit": "off",
 }
 
-ROW = "id bigint primary key, customer text not null, quantity int not null, amount numeric(10,2) not null, updated_at timestamptz not null"
+ROW = """id bigint primary key, customer text not null, quantity int not null, amount numeric(10,2) not null,
+         updated_at timestamptz not null"""
 
 # Five columns; customer has 20 characters.
 VALUES = """n, 'customer-' || lpad((n % 50000)::text, 11, '0'), (n % 100)::int, (n % 100000) / 100.0,
@@ -44,7 +45,8 @@ begin
   -- One index lookup per row; a hash join would read the whole table in every transaction.
   set enable_hashjoin = off; set enable_mergejoin = off;
   for lowest in 0..upto - 1 by per_transaction loop
-    update orders o set quantity = o.quantity + 1, amount = o.amount + 0.01, updated_at = o.updated_at + interval '1 day'
+    update orders o
+      set quantity = o.quantity + 1, amount = o.amount + 0.01, updated_at = o.updated_at + interval '1 day'
       from generate_series(lowest, least(lowest + per_transaction, upto) - 1) n where o.id = 1 + (n * 7919) % total;
     commit;
   end loop;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import time
 from pathlib import Path
@@ -26,16 +27,15 @@ class ParallelCopy(Contestant):
         pages = int(str(workload.execute("select pg_relation_size('items') / 8192")[0][0]))
         edges = [pages * part // CONNECTIONS for part in range(CONNECTIONS)] + [pages + 1]
         begun = time.perf_counter()
-        readers = [
-            self._copy(workload, first, last) for first, last in zip(edges[:-1], edges[1:], strict=True)
-        ]
+        readers = [self._copy(workload, directory, first, last) for first, last in itertools.pairwise(edges)]
         statuses = [reader.wait() for reader in readers]
         seconds = time.perf_counter() - begun
         if any(statuses):
             raise RuntimeError(f"psql ended with {statuses}")
         return Run(seconds, workload.rows)
 
-    def _copy(self, workload: Workload, first: int, last: int) -> subprocess.Popen[bytes]:
+    def _copy(self, workload: Workload, directory: Path, first: int, last: int) -> subprocess.Popen[bytes]:
         statement = f"copy (select * from items where ctid >= '({first},0)' and ctid < '({last},0)') to stdout"
         command = [str(wheel_bindir() / "psql"), "-X", "-q", "-d", workload.url, "-c", statement]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        with (directory / f"psql-{first}.log").open("wb") as log:
+            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)

@@ -34,7 +34,9 @@ class ManyTables(Contestant):
         for first in range(0, tables, 100):
             numbers = range(first, min(first + 100, tables))
             workload.execute(
-                ";".join(f"create table {schema}.t{n} (id bigint primary key, name text, at timestamptz)" for n in numbers)
+                ";".join(
+                    f"create table {schema}.t{n} (id bigint primary key, name text, at timestamptz)" for n in numbers
+                )
             )
         workload.execute(f"create publication bench_{schema} for tables in schema {schema}")
         workload.execute(f"select pg_create_logical_replication_slot('bench_{schema}', 'pgoutput')")

@@ -26,8 +26,9 @@ class Recvlogical(Contestant):
         slot = workload.slot()
         options = ["-o", "proto_version=1", "-o", f"publication_names={PUBLICATION}"]
         command = [str(program), "-d", workload.url, "--slot", slot, "--start", "--no-loop", *options]
-        begun = time.perf_counter()
-        subprocess.run([*command, "--endpos", workload.end, "-f", "/dev/null"], check=True, capture_output=True)
-        seconds = time.perf_counter() - begun
+        with (directory / "pg_recvlogical.log").open("wb") as log:
+            begun = time.perf_counter()
+            subprocess.run([*command, "--endpos", workload.end, "-f", "/dev/null"], check=True, stderr=log)
+            seconds = time.perf_counter() - begun
         workload.drop_slot(slot)
         return Run(seconds, workload.changes)

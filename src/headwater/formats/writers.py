@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.formats import kernels, plain
+from headwater.formats import decimal_kernels, kernels, number_kernels, plain, text_kernels, time_kernels
 from headwater.formats.text import NONE, Bytes, Longs, Slot, Template, Text, bytes_of, literal, null_state
 
 Writer = Callable[[pa.Array], Text]
@@ -44,7 +44,7 @@ def long_text(values: Longs, state: Bytes = NONE) -> Text:
     """Whole numbers that are no Arrow array yet."""
     out = np.empty(20 * len(values), dtype=np.uint8)
     ends = np.zeros(len(values) + 1, dtype=np.int64)
-    size = kernels.int_text(np.ascontiguousarray(values), out, ends)
+    size = number_kernels.int_text(np.ascontiguousarray(values), out, ends)
     return Text.from_ends(out[:size], ends, state)
 
 
@@ -73,7 +73,7 @@ def float_text(array: pa.Array) -> Text:
     data, offsets = bytes_of(pc.cast(pc.fill_null(array, 0.0), pa.string()))
     ends = np.zeros(len(offsets), dtype=np.int64)
     out = np.empty(int(offsets[-1] - offsets[0]) + 10 * len(array), dtype=np.uint8)
-    size = kernels.float_text(data, offsets, out, ends)
+    size = number_kernels.float_text(data, offsets, out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
@@ -82,23 +82,23 @@ def string_text(array: pa.Array) -> Text:
     data, offsets = bytes_of(array)
     used = data[offsets[0] : offsets[-1]]
     ends = np.zeros(len(offsets), dtype=np.int64)
-    out = np.empty(len(used) + 5 * kernels.count_escapes(used) + 2 * len(array), dtype=np.uint8)
-    size = kernels.string_text(data, offsets, out, ends)
+    out = np.empty(len(used) + 5 * text_kernels.count_escapes(used) + 2 * len(array), dtype=np.uint8)
+    size = text_kernels.string_text(data, offsets, out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
-def base64_text(array: pa.Array, alphabet: Bytes = kernels.BASE64) -> Text:
+def base64_text(array: pa.Array, alphabet: Bytes = text_kernels.BASE64) -> Text:
     """bytea, base64 with padding: Connect's form of bytes."""
     data, offsets = bytes_of(array)
     ends = np.zeros(len(offsets), dtype=np.int64)
     out = np.empty(int(offsets[-1] - offsets[0]) * 4 // 3 + 6 * len(array), dtype=np.uint8)
-    size = kernels.base64_text(data, offsets, alphabet, out, ends)
+    size = text_kernels.base64_text(data, offsets, alphabet, out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
 def base64_url_text(array: pa.Array) -> Text:
     """bytea, base64 in the alphabet that is safe in addresses."""
-    return base64_text(array, kernels.BASE64_URL)
+    return base64_text(array, text_kernels.BASE64_URL)
 
 
 def hex_text(array: pa.Array) -> Text:
@@ -106,14 +106,14 @@ def hex_text(array: pa.Array) -> Text:
     data, offsets = bytes_of(array)
     ends = np.zeros(len(offsets), dtype=np.int64)
     out = np.empty(int(offsets[-1] - offsets[0]) * 2 + 2 * len(array), dtype=np.uint8)
-    size = kernels.hex_text(data, offsets, out, ends)
+    size = text_kernels.hex_text(data, offsets, out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
 def _words_base64(words: Longs, state: Bytes) -> Text:
     out = np.empty(26 * (len(words) // 2), dtype=np.uint8)
     ends = np.zeros(len(words) // 2 + 1, dtype=np.int64)
-    size = kernels.decimal_base64(words, out, ends)
+    size = decimal_kernels.decimal_base64(words, out, ends)
     return Text.from_ends(out[:size], ends, state)
 
 
@@ -127,7 +127,7 @@ def decimal_text(array: pa.Array, quoted: bool = True) -> Text:
     scale = array.type.scale
     out = np.empty((44 + abs(scale)) * len(array), dtype=np.uint8)
     ends = np.zeros(len(array) + 1, dtype=np.int64)
-    size = kernels.decimal_text(words_of(array), scale, int(quoted), out, ends)
+    size = decimal_kernels.decimal_text(words_of(array), scale, int(quoted), out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
@@ -153,7 +153,7 @@ def number_base64(scale: int) -> Writer:
         data, offsets = bytes_of(array)
         words = np.empty(2 * len(array), dtype=np.int64)
         scales = np.empty(len(array), dtype=np.int64)
-        kernels.number_words(data, offsets, scale, 1, words, scales)
+        decimal_kernels.number_words(data, offsets, scale, 1, words, scales)
         if _left_to_python(array, scales):
             return each(lambda text: plain.decimal_base64(plain.unscaled(text, scale)))(array)
         return _words_base64(words, null_state(array))
@@ -175,7 +175,7 @@ def variable_scale(array: pa.Array) -> Text:
     data, offsets = bytes_of(array)
     words = np.empty(2 * len(array), dtype=np.int64)
     scales = np.empty(len(array), dtype=np.int64)
-    kernels.number_words(data, offsets, 0, 0, words, scales)
+    decimal_kernels.number_words(data, offsets, 0, 0, words, scales)
     if _left_to_python(array, scales):
         return each(plain.variable_scale)(array)
     columns = [long_text(scales), _words_base64(words, NONE)]
@@ -192,7 +192,7 @@ def timestamp_text(
         out = np.empty(48 * len(array), dtype=np.uint8)
         ends = np.zeros(len(array) + 1, dtype=np.int64)
         words = literal(plus_infinity), literal(minus_infinity)
-        size = kernels.timestamp_text(longs_of(array), fraction, int(zone), *words, out, ends)
+        size = time_kernels.timestamp_text(longs_of(array), fraction, int(zone), *words, out, ends)
         return Text.from_ends(out[:size], ends, null_state(array))
 
     return write
@@ -204,7 +204,7 @@ def epoch_text(unit: str, plus_infinity: int, minus_infinity: int) -> Writer:
     def write(array: pa.Array) -> Text:
         micros = longs_of(array)
         state = null_state(array)
-        infinite = (micros == kernels.PLUS_INFINITY) | (micros == kernels.MINUS_INFINITY)
+        infinite = (micros == time_kernels.PLUS_INFINITY) | (micros == time_kernels.MINUS_INFINITY)
         match unit:
             case "ms":
                 values = micros // 1000
@@ -214,8 +214,8 @@ def epoch_text(unit: str, plus_infinity: int, minus_infinity: int) -> Writer:
                 with np.errstate(over="ignore"):
                     values = micros * 1000
         if infinite.any():
-            values = np.where(micros == kernels.PLUS_INFINITY, plus_infinity, values)
-            values = np.where(micros == kernels.MINUS_INFINITY, minus_infinity, values)
+            values = np.where(micros == time_kernels.PLUS_INFINITY, plus_infinity, values)
+            values = np.where(micros == time_kernels.MINUS_INFINITY, minus_infinity, values)
         text = long_text(values, state)
         if unit != "ns":
             return text
@@ -240,7 +240,7 @@ def days_text(plus_infinity: int, minus_infinity: int) -> Writer:
 def _iso_dates(days: Longs, zone: bool) -> Text:
     out = np.empty(24 * len(days), dtype=np.uint8)
     ends = np.zeros(len(days) + 1, dtype=np.int64)
-    size = kernels.date_text(np.ascontiguousarray(days), int(zone), out, ends)
+    size = time_kernels.date_text(np.ascontiguousarray(days), int(zone), out, ends)
     return Text.from_ends(out[:size], ends)
 
 
@@ -269,7 +269,7 @@ def lsn_text(array: pa.Array) -> Text:
     """Log addresses in PostgreSQL's notation."""
     out = np.empty(20 * len(array), dtype=np.uint8)
     ends = np.zeros(len(array) + 1, dtype=np.int64)
-    size = kernels.lsn_text(longs_of(array), out, ends)
+    size = number_kernels.lsn_text(longs_of(array), out, ends)
     return Text.from_ends(out[:size], ends, null_state(array))
 
 
@@ -279,7 +279,7 @@ def clock_text(divide: int = 1, multiply: int = 1) -> Writer:
     def write(array: pa.Array) -> Text:
         data, offsets = bytes_of(array)
         micros = np.empty(len(array), dtype=np.int64)
-        kernels.clock_micros(data, offsets, micros)
+        time_kernels.clock_micros(data, offsets, micros)
         text = long_text(micros // divide * multiply, null_state(array))
         failed = (micros < 0) & ~text.rows(kernels.NULL)
         return text.marked(failed, kernels.FAILED) if failed.any() else text

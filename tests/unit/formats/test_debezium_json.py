@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from .change_builder import NOW, ORDERS, batch, change, column, numeric, order, slow_order
 
 from headwater.errors import Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, TableSchema
@@ -19,6 +18,8 @@ from headwater.formats.debezium_json import DebeziumJson
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.options import parse_options
 from headwater.sources.postgres.debezium import PostgresConnector
+
+from .change_builder import NOW, ORDERS, batch, change, column, numeric, order, slow_order
 
 FULL = dataclasses.replace(
     ORDERS, identity=tuple(column.name for column in ORDERS.columns), detail={"replica_identity": "f"}

@@ -7,11 +7,11 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from .change_builder import ORDERS, batch, change, column, order
-
 from headwater.event import ChangeBatch, TableSchema
 from headwater.formats import flat
 from headwater.formats.flat import Flat, flat_schema
+
+from .change_builder import ORDERS, batch, change, column, order
 
 FULL = dataclasses.replace(
     ORDERS, identity=tuple(column.name for column in ORDERS.columns), detail={"replica_identity": "f"}

@@ -1,13 +1,14 @@
 """Apply last states to a table by rewriting the files that hold their keys: copy on write, in one commit.
 
 Files whose statistics exclude every key are not opened; of the others only the key columns are read, and only
-files in which a key was found are read whole and replaced. Memory is bounded by one file, not by the table.
+files in which a key was found are read whole and replaced. Memory is bounded by WRITERS files, not by the table.
 Leaves the commit to `log`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +18,11 @@ from headwater.errors import Stop
 from headwater.sinks.delta.compact import to_compact
 from headwater.sinks.delta.keys import Ids, integers, may_hold
 from headwater.sinks.delta.log import Rewrite, TableLog
-from headwater.sinks.delta.parquet import read_file, write_files
+from headwater.sinks.delta.parquet import DataFile, discard, read_file, write_files
 from headwater.sinks.delta.reduce import LastState
+
+# Files rewritten at a time. Each holds one decoded file in memory (16 MB of Parquet: 50 to 150 MB).
+WRITERS = 2
 
 
 @dataclass(frozen=True)
@@ -40,21 +44,38 @@ def merge(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str]
     elif state.index is not None:
         hits = find(log, state, schema, key)
     state = replace(state, rows=pay(log, state, schema, hits).select(schema.names))
+    rewrite.remove.extend(hit.path for hit in hits)
     placed = np.zeros(state.rows.num_rows, dtype=bool)
     for hit in hits:
-        old = read_file(log.folder, hit.path, schema)
-        keep = np.ones(old.num_rows, dtype=bool)
-        keep[hit.rows] = False
         here = state.row_of_key[hit.keys]
-        here = here[here >= 0]
-        placed[here] = True
-        # Updated rows stay in the file their key came from, so a file's key range does not widen.
-        rows = pa.concat_tables([old.filter(pa.array(keep)), state.rows.take(pa.array(here))])
-        rewrite.add += write_files(log.folder, schema, [rows], file_bytes=2 * file_bytes, key=key)
-        rewrite.remove.append(hit.path)
+        placed[here[here >= 0]] = True
     fresh = state.rows if not placed.any() else state.rows.filter(pa.array(~placed))
-    rewrite.add += write_files(log.folder, schema, [fresh], file_bytes=file_bytes, key=key)
+    # Parquet is encoded without the interpreter's lock, so files are rewritten side by side.
+    with ThreadPoolExecutor(WRITERS) as pool:
+        made = [pool.submit(_rewrite, log, hit, state, schema, key, file_bytes) for hit in hits]
+        made.append(pool.submit(write_files, log.folder, schema, [fresh], file_bytes=file_bytes, key=key))
+    failed = [done for done in made if done.exception()]
+    for done in made:
+        if done not in failed:
+            rewrite.add += done.result()
+    if failed:
+        discard(log.folder, rewrite.add)
+        failed[0].result()
     return rewrite
+
+
+def _rewrite(
+    log: TableLog, hit: Hit, state: LastState, schema: pa.Schema, key: Sequence[str], file_bytes: int
+) -> list[DataFile]:
+    """One file anew: without the rows that were touched, with those that still have their place here.
+
+    Updated rows stay in the file their key came from, so a file's key range does not widen."""
+    old = read_file(log.folder, hit.path, schema)
+    keep = np.ones(old.num_rows, dtype=bool)
+    keep[hit.rows] = False
+    here = state.row_of_key[hit.keys]
+    rows = [old.filter(pa.array(keep)), state.rows.take(pa.array(here[here >= 0]))]
+    return write_files(log.folder, schema, [pa.concat_tables(rows)], file_bytes=2 * file_bytes, key=key)
 
 
 def find(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str]) -> list[Hit]:

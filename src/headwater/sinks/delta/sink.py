@@ -47,7 +47,7 @@ class DeltaOptions(SinkOptions):
     storage_options: Mapping[str, Any] = option(
         {}, help="credentials and settings of the object store, as delta-rs names them"
     )
-    target_file_mb: int = option(32, help="size at which data files are closed; an upsert rewrites whole files")
+    target_file_mb: int = option(16, help="size at which data files are closed; an upsert rewrites whole files")
 
     crossover_mb: int = option(
         CROSSOVER_BYTES >> 20, help="engine auto: Spark takes over when a batch had to rewrite more than this"

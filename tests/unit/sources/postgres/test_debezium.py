@@ -142,6 +142,7 @@ def test_types_without_a_mapping_are_bytes_when_asked_for() -> None:
     [
         ("t", "bool", -1, True),
         ("4294967295", "oid", -1, 4294967295),
+        ("a name", "name", -1, "a name"),
         ("NaN", "float8", -1, "NaN"),
         ("-Infinity", "float4", -1, "-Infinity"),
         ("1", "bit", 1, True),
@@ -293,6 +294,14 @@ def test_placeholder(kind: str, expected: object) -> None:
     found = form(kind).unavailable
     assert found is not None
     assert json.loads(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("hex", "gone"), ("base64", "Z29uZQ=="), ("base64-url-safe", "Z29uZQ==")]
+)
+def test_placeholder_of_bytes_as_text(mode: str, expected: str) -> None:
+    options = {"binary_handling_mode": mode, "unavailable_value_placeholder": "gone"}
+    assert form("bytea", options=options).unavailable == f'"{expected}"'
 
 
 def test_a_placeholder_may_be_given_in_hexadecimal_digits() -> None:

@@ -6,4 +6,15 @@ from headwater.event.operation import Operation
 from headwater.event.position import ORIGIN, Position
 from headwater.event.schema import Column, TableSchema
 
-__all__ = ["ORIGIN", "ChangeBatch", "Chunk", "Column", "Operation", "Position", "TableRun", "TableSchema", "change_schema", "concat"]
+__all__ = [
+    "ORIGIN",
+    "ChangeBatch",
+    "Chunk",
+    "Column",
+    "Operation",
+    "Position",
+    "TableRun",
+    "TableSchema",
+    "change_schema",
+    "concat",
+]

@@ -1,11 +1,11 @@
 """The journal's folder: what lies where, whose journal it is, who reads it and how far they are.
 
-    journal.json         whose log this is, and the format's version
-    segments/N.hwj       blocks, in order
-    schemas/ID.json      table definitions that blocks name
-    consumers/ID.json    the durable position of everybody who reads: confirmation follows the slowest
-    tail.json            what the tail says about itself
-    tail.lock            held by the one process that writes
+journal.json         whose log this is, and the format's version
+segments/N.hwj       blocks, in order
+schemas/ID.json      table definitions that blocks name
+consumers/ID.json    the durable position of everybody who reads: confirmation follows the slowest
+tail.json            what the tail says about itself
+tail.lock            held by the one process that writes
 """
 
 from __future__ import annotations

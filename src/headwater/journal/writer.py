@@ -102,7 +102,8 @@ class JournalWriter:
             del self._segments[path]
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
+        """Bytes of all segments."""
         return sum(size for _last, size in self._segments.values())
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class JournalWriter:
     # ----------------------------------------------------------------------------------------------
 
     def _refuse_if_full(self, size: int) -> None:
-        if self.bytes + size > self.max_bytes:
+        if self.size + size > self.max_bytes:
             raise JournalFull(f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB")
         if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
             raise JournalFull(f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free")

@@ -6,6 +6,7 @@ a second attempt has no second effect.
 
 from __future__ import annotations
 
+import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Sink(ABC):
     """Where changes go. Pickled to executors before it is opened: keep connections out of __init__."""
 
     type: ClassVar[str]
-    options_class: ClassVar[type[SinkOptions]]
+    options_class: ClassVar[builtins.type[SinkOptions]]
 
     @abstractmethod
     def __init__(self, options: Any, *, pipeline: str) -> None:

@@ -7,6 +7,7 @@ frames into changes (executors; needs no connection and no secret).
 
 from __future__ import annotations
 
+import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -43,9 +44,7 @@ class Finding:
 class SourceOptions:
     """Options that every source has."""
 
-    tables: list[str] = option(
-        ["*.*"], help="tables to capture, as schema.table patterns with *", aliases=["include"]
-    )
+    tables: list[str] = option(["*.*"], help="tables to capture, as schema.table patterns with *", aliases=["include"])
     exclude: list[str] = option([], help="patterns of tables to leave out")
     snapshot: str = option(
         "initial",
@@ -108,7 +107,7 @@ class Source(ABC):
     """A database whose log we read."""
 
     type: ClassVar[str]
-    options_class: ClassVar[type[SourceOptions]]
+    options_class: ClassVar[builtins.type[SourceOptions]]
     # URL schemes that mean this database.
     schemes: ClassVar[tuple[str, ...]] = ()
     options: Any

@@ -90,7 +90,7 @@ class Tail:
         waiting = self.journal.consumer_positions()
         if waiting and self._durable is not None and self._durable >= self.writer.end:
             self.writer.forget(self._durable)
-            if self.writer.bytes > self.writer.max_bytes // 2:
+            if self.writer.size > self.writer.max_bytes // 2:
                 raise Stop(
                     f"one transaction is larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
                     "Raise journal_max_bytes under the pipeline's top level, then run again",
@@ -120,7 +120,7 @@ class Tail:
             "end": [self.writer.end.commit, self.writer.end.ordinal],
             "changes": self._changes,
             "commit_time": self._commit_time,
-            "journal_bytes": self.writer.bytes,
+            "journal_bytes": self.writer.size,
             "pid": os.getpid(),
             **facts,
         }

@@ -94,7 +94,9 @@ def _capacity(connection: psycopg.Connection[Any], options: PostgresOptions) -> 
     limit = int(_setting(connection, "max_replication_slots"))
     if used[0] >= limit and find_slot(connection, options.slot) is None:
         text = f"all {limit} replication slots are taken"
-        found.append(Finding("slots", _ERROR, text, f"alter system set max_replication_slots = {limit * 2};   -- restart"))
+        found.append(
+            Finding("slots", _ERROR, text, f"alter system set max_replication_slots = {limit * 2};   -- restart")
+        )
     senders = connection.execute("select count(*) from pg_stat_replication").fetchone() or (0,)
     limit = int(_setting(connection, "max_wal_senders"))
     if senders[0] >= limit:
@@ -126,7 +128,9 @@ def _publication(
         have = published_tables(connection, options.publication)
         lacking = [table.table for table in tables if (table.schema, table.name) not in have]
         if lacking and options.publication_autocreate == "disabled":
-            return [Finding(subject, _WARNING, f"does not hold {', '.join(lacking)}", "alter publication … add table …;")]
+            return [
+                Finding(subject, _WARNING, f"does not hold {', '.join(lacking)}", "alter publication … add table …;")
+            ]
         return [Finding(subject, _OK, f"exists with {len(have)} tables")]
     statement = create_statement(options, tables).as_string(connection)
     if options.publication_autocreate == "disabled":
@@ -149,7 +153,9 @@ def _owns(connection: psycopg.Connection[Any], table: TableSchema) -> bool:
 def _tables(options: PostgresOptions, tables: list[TableSchema]) -> list[Finding]:
     if not tables:
         text = f"no table matches {', '.join(options.tables)}"
-        return [Finding("tables", _ERROR, text, "Check source.tables; system, temporary and unlogged tables never match")]
+        return [
+            Finding("tables", _ERROR, text, "Check source.tables; system, temporary and unlogged tables never match")
+        ]
     found = [Finding("tables", _OK, f"{len(tables)} captured")]
     for table in tables:
         name = sql.Identifier(table.schema, table.name).as_string(None)

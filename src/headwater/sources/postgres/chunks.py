@@ -42,7 +42,8 @@ def plan_chunks(
 def _heaps(connection: psycopg.Connection[Any], table: TableSchema) -> list[tuple[int, int]]:
     """(oid, pages) of the table itself, or of every leaf when it is partitioned."""
     rows = connection.execute(
-        "select t.relid::oid::int8, pg_relation_size(t.relid) / %s from pg_partition_tree(%s::oid::regclass) t where t.isleaf"
+        "select t.relid::oid::int8, pg_relation_size(t.relid) / %s"
+        " from pg_partition_tree(%s::oid::regclass) t where t.isleaf"
         if table.detail["kind"] == "p"
         else "select c.oid::int8, pg_relation_size(c.oid) / %s from pg_class c where c.oid = %s",
         [PAGE_BYTES, table.detail["oid"]],

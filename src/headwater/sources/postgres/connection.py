@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, Usage
 from headwater.sources.postgres.options import PostgresOptions
@@ -32,10 +33,6 @@ SESSION_SETTINGS = {
     "lock_timeout": "0",
 }
 
-# libpq tells a refused login and an unreachable server apart only by text; these SQLSTATE classes come
-# with the ones the server sent itself.
-_CONFIGURATION_STATES = ("28", "3D", "42")
-
 
 class Unreachable(Retry):
     """Nobody answers at that address, for now."""
@@ -50,9 +47,7 @@ def conninfo(options: PostgresOptions, **extra: str) -> str:
     try:
         parts: dict[str, Any] = conninfo_to_dict(options.url.reveal()) if options.url else {}
     except psycopg.ProgrammingError as error:
-        raise Usage(
-            "source.url is not a PostgreSQL URL", "Write it as postgresql://user@host:5432/database"
-        ) from error
+        raise Usage("source.url is not a PostgreSQL URL", "Write it as postgresql://user@host:5432/database") from error
     given = {
         "host": options.host,
         "port": options.port,
@@ -88,7 +83,7 @@ def connect(options: PostgresOptions) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def connect_replication(options: PostgresOptions) -> pq.PGconn:
+def connect_replication(options: PostgresOptions) -> PGconn:
     """A libpq connection in replication mode, for START_REPLICATION and exported snapshots."""
     pgconn = pq.PGconn.connect(conninfo(options, replication="database").encode())
     if pgconn.status != pq.ConnStatus.OK:
@@ -117,7 +112,7 @@ def connection_error(options: PostgresOptions, message: str) -> HeadwaterError:
     )
 
 
-def command(pgconn: pq.PGconn, text: bytes) -> pq.PGresult:
+def command(pgconn: PGconn, text: bytes) -> PGresult:
     """Run one command of the replication protocol and wait for its result."""
     result = pgconn.exec_(text)
     if result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE):
@@ -128,13 +123,13 @@ def command(pgconn: pq.PGconn, text: bytes) -> pq.PGresult:
 class ReplicationError(Exception):
     """A replication command failed; `sqlstate` says how, `text` in the server's words."""
 
-    def __init__(self, result: pq.PGresult) -> None:
+    def __init__(self, result: PGresult) -> None:
         self.sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         self.text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
         super().__init__(f"{self.sqlstate}: {self.text}")
 
 
-def wait_readable(pgconn: pq.PGconn, timeout: float) -> bool:
+def wait_readable(pgconn: PGconn, timeout: float) -> bool:
     """Sleep until the server sent something. libpq's blocking read would hold the GIL."""
     ready, _, _ = select.select([pgconn.socket], [], [], max(0.0, timeout))
     return bool(ready)

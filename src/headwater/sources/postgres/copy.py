@@ -54,7 +54,7 @@ def _statement(connection: psycopg.Connection[Any], chunk: CopyChunk) -> sql.Com
     ).fetchone()
     if row is None:
         raise Stop(f"the table {chunk.table.table} was dropped while it was being copied", "Run again")
-    conditions = []
+    conditions: list[sql.Composable] = []
     if chunk.where["first"]:
         conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({chunk.where['first']},0)")))
     if chunk.where["last"] is not None:
@@ -101,7 +101,9 @@ def _parse(lines: bytes, table: TableSchema, snapshot: Snapshot) -> ChangeBatch:
     if bad >= 0:
         raise Stop(f"COPY of {table.table} gave a line that does not have {columns} columns (line {bad})")
     arrays = [values.parse(column, text, start[c], size[c]) for c, column in enumerate(table.columns)]
-    return read_batch(table, pa.StructArray.from_arrays(arrays, fields=list(table.arrow)), snapshot.position, snapshot.taken)
+    return read_batch(
+        table, pa.StructArray.from_arrays(arrays, fields=list(table.arrow)), snapshot.position, snapshot.taken
+    )
 
 
 def read_batch(table: TableSchema, after: pa.StructArray, position: Position, taken: int) -> ChangeBatch:

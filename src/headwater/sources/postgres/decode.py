@@ -123,9 +123,7 @@ def _batch(frames: Bytes, changes: Changes, table: TableSchema) -> ChangeBatch:
     return ChangeBatch(table, records)
 
 
-def _image(
-    frames: Bytes, table: TableSchema, has: Bytes, start: Longs, size: npt.NDArray[np.int32]
-) -> pa.StructArray:
+def _image(frames: Bytes, table: TableSchema, has: Bytes, start: Longs, size: npt.NDArray[np.int32]) -> pa.StructArray:
     """`before` or `after`: rows that have this image parsed, the others null."""
     present = np.flatnonzero(has)
     if not present.size:

@@ -13,13 +13,19 @@ import numpy as np
 
 from headwater.event import Chunk, Position, TableRun, TableSchema
 from headwater.sources.postgres import pgoutput
-from headwater.sources.postgres.pgoutput import XLOG_HEADER, parse_begin, parse_commit, parse_relation, parse_truncate
+from headwater.sources.postgres.pgoutput import (
+    ROW_KINDS,
+    XLOG_HEADER,
+    parse_begin,
+    parse_commit,
+    parse_relation,
+    parse_truncate,
+)
 from headwater.sources.postgres.position import format_lsn
 
 Frame = bytes | memoryview
 
 _OID = struct.Struct("!I").unpack_from
-_INSERT, _UPDATE, _DELETE = pgoutput.INSERT, pgoutput.UPDATE, pgoutput.DELETE
 
 
 class ChunkBuilder:
@@ -45,7 +51,7 @@ class ChunkBuilder:
     def add(self, frame: Frame) -> None:
         """One XLogData frame, in the order of the stream."""
         tag = frame[XLOG_HEADER]
-        if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
+        if tag in ROW_KINDS:
             relation = _OID(frame, XLOG_HEADER + 1)[0]
             self._open[1] += 1
             self._counts[relation] = self._counts.get(relation, 0) + 1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
-from psycopg import pq
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema

@@ -77,16 +77,19 @@ class Relation:
 
 
 def parse_begin(message: bytes) -> Begin:
+    """Protocol message 'B'."""
     lsn, time, xid = struct.unpack_from("!QqI", message, 1)
     return Begin(lsn, time + POSTGRES_EPOCH, xid)
 
 
 def parse_commit(message: bytes) -> Commit:
+    """Protocol message 'C'."""
     _flags, lsn, end, time = struct.unpack_from("!BQQq", message, 1)
     return Commit(lsn, end, time + POSTGRES_EPOCH)
 
 
 def parse_relation(message: bytes) -> Relation:
+    """Protocol message 'R'."""
     (oid,) = struct.unpack_from("!I", message, 1)
     schema, at = _text(message, 5)
     name, at = _text(message, at)

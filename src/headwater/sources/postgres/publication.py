@@ -56,12 +56,12 @@ def ensure_publication(
             raise missing_publication(options, tables, "publication_autocreate is disabled")
         return []
     if not exists:
-        _execute(connection, create_statement(options, tables), options, tables)
+        _execute(connection, create_statement(options, tables), options)
         return [table.table for table in tables]
     have = published_tables(connection, name)
     lacking = [table for table in tables if (table.schema, table.name) not in have]
     if lacking:
-        _execute(connection, add_statement(options, lacking), options, lacking)
+        _execute(connection, add_statement(options, lacking), options)
     return [table.table for table in lacking]
 
 
@@ -76,9 +76,7 @@ def create_statement(options: PostgresOptions, tables: Sequence[TableSchema]) ->
 
 def add_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:
     """ALTER PUBLICATION … ADD TABLE for these tables."""
-    return sql.SQL("alter publication {} add table {}").format(
-        sql.Identifier(options.publication), _names(tables)
-    )
+    return sql.SQL("alter publication {} add table {}").format(sql.Identifier(options.publication), _names(tables))
 
 
 def missing_publication(options: PostgresOptions, tables: Sequence[TableSchema], cause: str) -> Usage:
@@ -95,12 +93,7 @@ def _names(tables: Sequence[TableSchema]) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
 
 
-def _execute(
-    connection: psycopg.Connection[Any],
-    statement: sql.Composed,
-    options: PostgresOptions,
-    tables: Sequence[TableSchema],
-) -> None:
+def _execute(connection: psycopg.Connection[Any], statement: sql.Composed, options: PostgresOptions) -> None:
     try:
         connection.execute(statement)
     except psycopg.errors.InsufficientPrivilege as error:

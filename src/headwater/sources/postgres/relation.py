@@ -18,7 +18,9 @@ def relation_schema(relation: Relation, described: TableSchema | None, cast: Map
     """The schema of the rows that follow `relation` in the stream."""
     prefix = f"{relation.schema}.{relation.name}."
     known = {column.name: column for column in described.columns} if described else {}
-    columns = tuple(_column(column, known.get(column.name), cast.get(prefix + column.name)) for column in relation.columns)
+    columns = tuple(
+        _column(column, known.get(column.name), cast.get(prefix + column.name)) for column in relation.columns
+    )
     names = {column.name for column in columns}
     identity = tuple(column.name for column in relation.columns if column.identity)
     key = described.key if described else ()

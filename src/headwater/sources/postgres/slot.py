@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from psycopg import pq
+from psycopg.pq.abc import PGconn
 
 from headwater.errors import Stop, Usage
 from headwater.sources.postgres.connection import ReplicationError, command, connect_replication
@@ -101,12 +101,12 @@ def create_slot(options: PostgresOptions, name: str | None) -> Iterator[Exported
         pgconn.finish()
 
 
-def create_in_session(pgconn: pq.PGconn, name: str) -> None:
+def create_in_session(pgconn: PGconn, name: str) -> None:
     """A temporary slot without a snapshot, for streaming on the same connection."""
     _create(pgconn, name, "LOGICAL pgoutput NOEXPORT_SNAPSHOT", temporary=True)
 
 
-def _create(pgconn: pq.PGconn, name: str, how: str, *, temporary: bool) -> Exported:
+def _create(pgconn: PGconn, name: str, how: str, *, temporary: bool) -> Exported:
     """Protocol: CREATE_REPLICATION_SLOT in "Streaming Replication Protocol". Its keywords are in capitals."""
     kind = "TEMPORARY " if temporary else ""
     try:

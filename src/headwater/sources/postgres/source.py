@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,8 +18,8 @@ from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, So
 from headwater.sources.postgres.capture import capture_filter
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
-from headwater.sources.postgres.connection import command, connect, connect_replication, now_microseconds
 from headwater.sources.postgres.chunks import plan_chunks
+from headwater.sources.postgres.connection import command, connect, connect_replication, now_microseconds
 from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
@@ -50,7 +51,7 @@ class Postgres(Source):
     """PostgreSQL 14 and newer, by logical decoding with pgoutput."""
 
     type: ClassVar[str] = "postgres"
-    options_class: ClassVar[type[SourceOptions]] = PostgresOptions
+    options_class: ClassVar[builtins.type[SourceOptions]] = PostgresOptions
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -215,7 +216,9 @@ class Postgres(Source):
 
     def _drop_publication(self) -> None:
         with connect(self.options) as connection:
-            connection.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(self.options.publication)))
+            connection.execute(
+                sql.SQL("drop publication if exists {}").format(sql.Identifier(self.options.publication))
+            )
 
     def _released_slot(self, connection: psycopg.Connection[Any]) -> Slot | None:
         """Our slot, once nobody reads from it; a reader that stays is named by its PID."""
@@ -251,5 +254,3 @@ def size_text(count: int) -> str:
             return f"{value:.0f} {unit}"
         value /= 1024
     return f"{value:.1f} TB"
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,44 @@ def test_a_column_added_at_the_source_is_added_in_the_lake(tmp_path: Path, mode:
         assert [found["since"] is None for found in rows] == [False, True, False]
         assert rows[0]["body"] == "b"
         assert list(rows[0]) == ["id", "note", "body", "qty", "since"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (Column("late", "integer", pa.int32(), default="7"), 7),
+        (Column("late", "integer", pa.int32(), default="'-7'::integer"), -7),
+        (Column("late", "text", pa.string(), default="'it''s; new'::text"), "it's; new"),
+        (Column("late", "numeric(10,2)", pa.decimal128(10, 2), default="1.5"), Decimal("1.50")),
+        (Column("late", "boolean", pa.bool_(), default="true"), True),
+        (Column("late", "date", pa.date32(), default="'2020-02-29'::date"), date(2020, 2, 29)),
+        (Column("late", "text", pa.string(), default="NULL::character varying"), None),
+    ],
+)
+def test_rows_already_there_get_the_constant_default_of_a_new_column(
+    tmp_path: Path, column: Column, value: Any
+) -> None:
+    to = sink(tmp_path)
+    write(to, Changes().insert(**row(1)).insert(**row(2)))
+    wider = replace(ORDERS, columns=(*ORDERS.columns, column))
+    before_it = Changes(commit=200).insert(**row(3))
+    after_it = Changes(wider, commit=300).insert(**row(4), late=None)
+
+    to.write(wider, [before_it.batch(), after_it.batch()], after_it.upto)
+
+    assert [found["late"] for found in rows_at(tmp_path)] == [value, value, value, None]
+    assert to.table_position(wider) == after_it.upto
+
+
+@pytest.mark.parametrize("default", ["now()", "nextval('s'::regclass)", "gen_random_uuid()", "'{}'::text[]", "1 + 1"])
+def test_a_default_that_only_the_server_knows_stops_the_table(tmp_path: Path, default: str) -> None:
+    to = sink(tmp_path)
+    write(to, Changes().insert(**row(1)))
+    wider = replace(ORDERS, columns=(*ORDERS.columns, Column("late", "text[]", pa.string(), default=default)))
+
+    with pytest.raises(Stop, match="'late' was added with a value"):
+        write(to, Changes(wider, commit=200).insert(**row(2), late="x"))
+    assert to.table_position(ORDERS) == Position(100, 1)
 
 
 @pytest.mark.parametrize("mode", ["upsert", "append"])

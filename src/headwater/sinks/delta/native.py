@@ -6,16 +6,17 @@ Runs wherever a task runs. Puts the parts together: position check, evolution, r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
 
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Position, TableSchema
+from headwater.sinks.delta.defaults import fill_values
 from headwater.sinks.delta.log import Moved, Rewrite, forget, open_log
 from headwater.sinks.delta.merge import compact, merge
-from headwater.sinks.delta.parquet import DataFile, discard, write_files
+from headwater.sinks.delta.parquet import DataFile, discard, read_file, write_files
 from headwater.sinks.delta.place import Folder
 from headwater.sinks.delta.reduce import conform, last_state
 from headwater.sinks.delta.shape import (
@@ -84,7 +85,7 @@ class Native:
             )
         rewrite = Rewrite()
         try:
-            whole = [conform(batch, table) for batch in batches]
+            whole = [conform(batch, table, self._fill(batch, table)) for batch in batches]
             if self.mode == "upsert":
                 state = last_state(whole, self.key)
                 rewrite = merge(self.log, state, stored, self.key, file_bytes=self.file_bytes)
@@ -103,15 +104,47 @@ class Native:
             raise
         self.log.tidy()
 
+    def _fill(self, batch: ChangeBatch, table: TableSchema) -> Mapping[str, pa.Scalar]:
+        """What the rows of a batch have in the columns that were added after it."""
+        new = [column.name for column in table.columns if batch.table.arrow.get_field_index(column.name) < 0]
+        return fill_values(table, new) if new and self.mode == "upsert" else {}
+
     def follow(self, table: TableSchema) -> pa.Schema:
         """Let the Delta table follow the source's columns; its schema then, in its own order."""
         schema = self.schema(table)
         if not self.log.exists:
             return schema
         self._require_ours(table)
-        if added(table, self.log.schema(), schema):
-            self.log.add_columns(schema)
+        existing = self.log.schema()
+        if added(table, existing, schema):
+            new = [name for name in schema.names if name not in existing.names]
+            values = fill_values(table, new) if self.mode == "upsert" and len(self.log.files()) else {}
+            if any(value.is_valid for value in values.values()):
+                self._backfill(table, schema, values)
+            else:
+                self.log.add_columns(schema)
         return pa.schema([schema.field(name) for name in self.log.schema().names])
+
+    def _backfill(self, table: TableSchema, schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> None:
+        """Add columns whose constant default the rows already there have: one commit, at the position we are at.
+
+        Rewrites the table once, as rows must have the value from the moment the column exists."""
+        at = self.log.position()
+        if at is None or self.log.deletion_vectors:
+            raise Stop(
+                f"{table.table}: columns {', '.join(map(repr, values))} were added with a default",
+                "load the table anew: headwater snapshot, which replaces the Delta table",
+            )
+        rows = (self._filled(path, schema, values) for path in self.log.files().paths)
+        files = write_files(self.folder, schema, rows, file_bytes=self.file_bytes, key=self.key)
+        self.log.replace(schema, files, at, name=table.table, mode=self.mode)
+
+    def _filled(self, path: str, schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Table:
+        rows = read_file(self.folder, path, schema)
+        for name, value in values.items():
+            at = schema.get_field_index(name)
+            rows = rows.set_column(at, schema.field(at), pa.repeat(value, rows.num_rows))
+        return rows
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         """Write a part of a snapshot beside the table; the receipt names the files."""

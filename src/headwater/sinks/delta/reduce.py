@@ -7,7 +7,7 @@ reported as owed by the target, to `merge`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +38,8 @@ class LastState:
     owed: dict[str, Ids]
 
 
-def conform(batch: ChangeBatch, table: TableSchema) -> ChangeBatch:
-    """A batch written under an older definition, with NULL for the columns that came later."""
+def conform(batch: ChangeBatch, table: TableSchema, fill: Mapping[str, pa.Scalar] | None = None) -> ChangeBatch:
+    """A batch written under an older definition, with NULL (or `fill`) for the columns that came later."""
     if batch.table.arrow == table.arrow:
         return batch if batch.table is table else ChangeBatch(table, batch.records)
     records = batch.records
@@ -47,7 +47,7 @@ def conform(batch: ChangeBatch, table: TableSchema) -> ChangeBatch:
     for field in records.schema:
         column = records.column(field.name)
         if field.name in ("before", "after"):
-            column = _widen(column, table)
+            column = _widen(column, table, (fill or {}) if field.name == "after" else {})
         columns.append(column)
     fields = [
         pa.field(field.name, table.arrow) if field.name in ("before", "after") else field for field in records.schema
@@ -55,12 +55,13 @@ def conform(batch: ChangeBatch, table: TableSchema) -> ChangeBatch:
     return ChangeBatch(table, pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
 
 
-def _widen(column: pa.StructArray, table: TableSchema) -> pa.StructArray:
-    """A row struct with the columns of `table`; a column it does not have yet is NULL."""
+def _widen(column: pa.StructArray, table: TableSchema, fill: Mapping[str, pa.Scalar]) -> pa.StructArray:
+    """A row struct with the columns of `table`."""
     parts = []
     for field in table.arrow:
         at = column.type.get_field_index(field.name)
-        parts.append(pa.nulls(len(column), field.type) if at < 0 else column.field(at))
+        missing = fill.get(field.name, pa.scalar(None, field.type))
+        parts.append(pa.repeat(missing, len(column)) if at < 0 else column.field(at))
     return pa.StructArray.from_arrays(parts, fields=list(table.arrow), mask=pc.is_null(column))
 
 

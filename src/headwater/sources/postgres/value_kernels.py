@@ -4,6 +4,7 @@ Every kernel takes the bytes, and where each value starts and how long it is (ne
 what `out` has), fills `out`, and returns the index of the first value it cannot parse, or -1. A twin takes
 one text and returns one Python value, or raises ValueError; the tests hold both to the same answers.
 Dates are in `time_kernels.py`, arrays and hstore in `nested_kernels.py`; `values.py` wraps all of it in Arrow.
+How fast each is: docs/decisions/0002-decoding-values.md.
 """
 # Functions compiled by Numba carry no Python types.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs

@@ -22,7 +22,7 @@ from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.order import Orders
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
-from headwater.formats.text import BLOCK_ROWS, NONE, PACK, Bytes, Slot, Template, Text, bytes_of, null_state
+from headwater.formats.text import BLOCK_ROWS, NONE, PACK, Bytes, Slot, Template, Text, blocks, bytes_of, null_state
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 SCHEMA = pa.schema(
@@ -79,11 +79,11 @@ class DebeziumJson:
         plan = self.plan(batch.table)
         rows = len(batch)
         orders = Orders()
-        blocks = []
-        for begin in range(0, rows, BLOCK_ROWS):
-            part = ChangeBatch(batch.table, batch.records.slice(begin, BLOCK_ROWS))
-            blocks.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin, orders))
-        return Encoded(tuple(block for block in blocks if block.num_rows))
+        done = []
+        for begin, records in blocks(batch.records, plan.value_template.size):
+            part = ChangeBatch(batch.table, records)
+            done.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin, orders))
+        return Encoded(tuple(block for block in done if block.num_rows))
 
 
 class Plan:

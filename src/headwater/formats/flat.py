@@ -17,7 +17,7 @@ from headwater.event import ChangeBatch, TableSchema
 from headwater.formats import kernels, writers
 from headwater.formats.connect import quote
 from headwater.formats.envelope import from_before
-from headwater.formats.text import BLOCK_ROWS, Mask, Slot, Template, Text, bytes_of, null_state
+from headwater.formats.text import Mask, Slot, Template, Text, blocks, bytes_of, null_state
 from headwater.formats.writers import Writer
 
 _WORDS = {"r": "INSERT", "c": "INSERT", "u": "UPDATE", "d": "DELETE", "t": "TRUNCATE"}
@@ -54,9 +54,8 @@ class Flat:
 
     def json_lines(self, batch: ChangeBatch) -> pa.ChunkedArray:
         """One JSON object per change, in order."""
-        parts = range(0, len(batch), BLOCK_ROWS)
-        blocks = [self._block(ChangeBatch(batch.table, batch.records.slice(begin, BLOCK_ROWS))) for begin in parts]
-        return pa.chunked_array(blocks, pa.string())
+        parts = [self._block(ChangeBatch(batch.table, records)) for _, records in blocks(batch.records)]
+        return pa.chunked_array(parts, pa.string())
 
     def _block(self, batch: ChangeBatch) -> pa.StringArray:
         records, table = batch.records, batch.table

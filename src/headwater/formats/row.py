@@ -5,6 +5,7 @@ Database-neutral: a source supplies one ColumnForm per column (`sources/*/debezi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,8 @@ from headwater.formats import kernels
 from headwater.formats.connect import Schema, quote, struct
 from headwater.formats.text import Mask, Slot, Template, Text, null_state
 from headwater.formats.writers import Writer
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,21 @@ class RowForm:
         if left_out is not None:
             kind = kernels.FAILED if form.unavailable is None else kernels.UNAVAILABLE
             text = text.marked(left_out, kind)
-        if self.on_failure == "fail" and text.state.size and (text.state == kernels.FAILED).any():
-            raise self._failure(form)
+        if text.state.size and (text.state == kernels.FAILED).any():
+            self._settle(form, text.rows(kernels.FAILED), rows)
         return text
+
+    def _settle(self, form: ColumnForm, failed: Mask, rows: pa.StructArray) -> None:
+        """Values that have no representation: an error, or null in their place; what a null row holds is nothing."""
+        if rows.null_count:
+            failed = failed & (null_state(rows) == kernels.VALUE)
+        if not failed.any():
+            return
+        if self.on_failure == "fail":
+            raise self._failure(form)
+        if self.on_failure == "warn":
+            count = int(failed.sum())
+            LOG.warning("%s.%s: %d values without a representation are now null", self.table, form.column, count)
 
     def _failure(self, form: ColumnForm) -> Unrepresentable:
         kind = form.schema.name or form.schema.type

@@ -5,7 +5,7 @@ Knows bytes and rows, nothing of what they mean; `writers.py` makes text columns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,8 +24,26 @@ Mask = npt.NDArray[np.bool_]
 # processor while column after column is written into it, large enough that the 50 calls a block do not count.
 # Measured in docs/decisions/0004-json-by-columns.md.
 BLOCK_ROWS = 16384
+# A block has fewer rows when they are long: text may be six times its input, and Arrow counts bytes with 31 bits.
+BLOCK_BYTES = 64 << 20
 
 NONE: Bytes = np.empty(0, dtype=np.uint8)
+
+
+def blocks(records: pa.RecordBatch, constant: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(first row, part) of a batch, part after part; `constant` is the length of what every row has in common."""
+    rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (constant + 1)))
+    for begin in range(0, records.num_rows, rows):
+        yield from _halved(begin, records.slice(begin, rows))
+
+
+def _halved(begin: int, part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if part.num_rows <= 1 or part.nbytes <= BLOCK_BYTES:
+        yield begin, part
+        return
+    half = part.num_rows // 2
+    yield from _halved(begin, part.slice(0, half))
+    yield from _halved(begin + half, part.slice(half))
 
 
 def literal(text: str) -> Bytes:
@@ -142,6 +160,11 @@ class Template:
 
     slots: tuple[Slot, ...]
     end: str
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes that every row has in common."""
+        return sum(len(slot.literals[0]) for slot in self.slots) + len(self.end)
 
     def fill(self, columns: Sequence[Text], rows: int, end: str | None = None) -> Text:
         """One text per row. `end` replaces the last literal for this call."""

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.errors import Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, TableSchema
-from headwater.formats import debezium_json
+from headwater.formats import text
 from headwater.formats.connector import Moment, Run
 from headwater.formats.debezium_json import DebeziumJson
 from headwater.formats.debezium_options import DebeziumOptions
@@ -98,7 +98,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [change("c", order(1)), change("u", order(2), order(1)), change("d", None, order(2))] * 5
     changes = batch([{**row, "commit": 1000 + number // 4} for number, row in enumerate(rows)], FULL)
     whole = events(changes, provide_transaction_metadata=True)
-    monkeypatch.setattr(debezium_json, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(text, "BLOCK_ROWS", 2)
     assert events(changes, provide_transaction_metadata=True) == whole
     assert [record["change"] for record in whole[:6]] == [0, 1, 1, 1, 2, 2]
 
@@ -244,10 +244,11 @@ def test_a_value_without_a_representation_stops_by_default_and_never_shows_itsel
     assert "NaN" not in str(caught.value)
 
 
-def test_a_value_without_a_representation_is_null_when_the_user_chose_so() -> None:
+def test_a_value_without_a_representation_is_null_when_the_user_chose_so(caplog: pytest.LogCaptureFixture) -> None:
     changes = batch([change("c", {"id": 1, "n": "NaN"}), change("c", {"id": 2, "n": "1.50"})], NUMBERS)
     found = values(changes, converting_failure="warn")
     assert [value["after"]["n"] for value in found] == [None, {"scale": 1, "value": "Dw=="}]
+    assert caplog.messages == ["public.numbers.n: 1 values without a representation are now null"]
 
 
 def test_an_empty_batch_gives_no_records() -> None:

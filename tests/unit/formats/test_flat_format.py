@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from headwater.event import ChangeBatch, TableSchema
-from headwater.formats import flat
+from headwater.formats import text
 from headwater.formats.flat import Flat, flat_schema
 
 from .change_builder import ORDERS, batch, change, column, order
@@ -72,7 +72,7 @@ def test_no_value_is_rounded() -> None:
 def test_blocks_make_no_difference(monkeypatch: Any) -> None:
     changes = batch([change("c", order(1)), change("u", order(2)), change("d", None, {"id": 2})] * 3)
     whole = lines(changes)
-    monkeypatch.setattr(flat, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(text, "BLOCK_ROWS", 2)
     assert lines(changes) == whole
 
 

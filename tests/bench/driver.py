@@ -28,19 +28,10 @@ def main() -> None:
 
 
 def session() -> SparkSession:
-    """A session that has run a job: what comes after is not the JVM's first class loading."""
-    from pyspark.sql import SparkSession
+    """The product's own session, which has run a job: what comes after is not the JVM's first class loading."""
+    from headwater.spark.session import start_session
 
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session("bench", {})
     spark.range(1).write.format("noop").mode("overwrite").save()
     return spark
 

@@ -119,6 +119,12 @@ class Workload:
         self.execute("select pg_copy_logical_replication_slot(%s, %s)", BASE_SLOT, name)
         return name
 
+    def slot_for(self, table: str) -> str:
+        """A slot and a publication for a table that is written to while somebody reads."""
+        self.execute(f"create publication bench_{table} for table {table}")
+        self.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", f"bench_{table}")
+        return f"bench_{table}"
+
     def drop_slot(self, name: str) -> None:
         self.execute(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s and not active",

@@ -42,7 +42,8 @@ class DeltaLatency(Contestant):
         table = f"latency_{self.mode}"
         workload.execute(f"drop table if exists {table}")
         workload.execute(f"create table {table} ({ROW})")
-        asked = source(workload, f"bench_{table}", tables=[f"public.{table}"], publication=f"bench_{table}")
+        slot = workload.slot_for(table)
+        asked = source(workload, slot, tables=[f"public.{table}"], publication=slot)
         lake = directory / "lake"
         file = pipeline_file(directory, asked, {"type": "delta", "path": str(lake), "mode": self.mode})
         log = directory / "run.log"
@@ -55,7 +56,7 @@ class DeltaLatency(Contestant):
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=60)
-        workload.drop_slot(f"bench_{table}")
+        workload.drop_slot(slot)
         return summary(milliseconds)
 
     def _measure(self, workload: Workload, table: str, watcher: Watcher) -> list[float]:
@@ -87,10 +88,11 @@ class ForeachBatchLatency(Contestant):
             raise NotAvailable("the Spark reader is not there yet")
         workload.execute("drop table if exists latency_foreach")
         workload.execute(f"create table latency_foreach ({ROW})")
+        slot = workload.slot_for("latency_foreach")
         options = {
             "url": workload.url,
-            "slot": "bench_latency_foreach",
-            "publication": "bench_latency_foreach",
+            "slot": slot,
+            "publication": slot,
             "tables": "public.latency_foreach",
             "table": "public.latency_foreach",
             "snapshot": "no_data",
@@ -106,5 +108,5 @@ class ForeachBatchLatency(Contestant):
             "transactions": TRANSACTIONS,
         }
         measured = drive(order, directory)
-        workload.drop_slot("bench_latency_foreach")
+        workload.drop_slot(slot)
         return summary(measured["milliseconds"])

@@ -93,7 +93,7 @@ class Run:
         from headwater.spark.work import warm_up
 
         definition = self.definition
-        spark = start_session(definition.name, definition.spark)
+        spark = start_session(definition.name, definition.spark, definition.state / "spark.log")
         wait_for_tail(self.journal, tail)
         cores = spark.sparkContext.defaultParallelism
         loads = definition.source.options.snapshot != "no_data"

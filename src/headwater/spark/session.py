@@ -1,17 +1,31 @@
-"""The Spark session of a pipeline: local by default, quiet, bound to loopback."""
+"""The Spark session of a pipeline: local by default, quiet, bound to loopback.
+
+The JVM is started here, so that its words go to a file and Ctrl-C goes to us alone.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from headwater.errors import Usage
 
 # Local defaults; a user's `spark:` section goes over them.
 DEFAULTS = {
-    "spark.master": "local[*]",
+    # A task may be tried four times: a Python worker that was killed costs a retry, not the run.
+    "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
@@ -25,14 +39,56 @@ DEFAULTS = {
     "spark.log.level": "ERROR",
 }
 
+# Settings whose values must not stand in the JVM's arguments; everything else may have to (memory, jars).
+_SECRET = re.compile(r"secret|password|token|credential|access.?key|account.?key", re.IGNORECASE)
 
-def start_session(name: str, conf: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one. Workers use this very interpreter."""
+
+def start_session(name: str, conf: Mapping[str, str], log: Path | None = None) -> SparkSession:
+    """The running session, or a new one whose JVM writes to `log`. Workers use this very interpreter."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(f"headwater {name}")
-    for key, value in {**DEFAULTS, **conf}.items():
+    settings = {"spark.app.name": f"headwater {name}", **DEFAULTS, **conf}
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if log is not None and SparkContext._gateway is None:
+        _launch_jvm(settings, log)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(conf.get("spark.log.level", DEFAULTS["spark.log.level"]))
+    if threading.current_thread() is threading.main_thread():
+        # SparkContext puts a handler there that cancels the jobs under way; whoever had one before keeps it.
+        signal.signal(signal.SIGINT, on_interrupt)
+    session.sparkContext.setLogLevel(settings["spark.log.level"])
     return session
+
+
+def _launch_jvm(settings: Mapping[str, str], log: Path) -> None:
+    """Start the JVM in a session of its own: a Ctrl-C in the terminal would reach the process that plans our
+    batches, and kill it in the middle of one. The JVM still ends with us, by the pipe to its standard input.
+
+    Its banners (incubator modules, log4j's profile, the native library) come before any setting could silence
+    them: the file gets them, and whatever Spark has to say later."""
+    launch = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        if not _SECRET.search(key):
+            launch.set(key, value)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        began = file.tell()
+        try:
+            how = {"stdout": file, "stderr": file, "start_new_session": True}
+            gateway = launch_gateway(launch, how)  # type: ignore[no-untyped-call]
+        except (PySparkRuntimeError, OSError) as error:
+            raise Usage(
+                "Spark's JVM did not start",
+                "Java 17 or newer must be on PATH or under JAVA_HOME; check the `spark:` section of the pipeline",
+                cause=_said_last(log, began) or str(error),
+            ) from error
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _said_last(log: Path, began: int, lines: int = 5) -> str:
+    """The end of what was written to a log behind a place."""
+    with log.open("rb") as file:
+        file.seek(began)
+        return "\n  ".join(file.read().decode(errors="replace").strip().splitlines()[-lines:])

@@ -49,6 +49,11 @@ class Database:
     def url(self) -> str:
         return self.server.url(self.name)
 
+    @property
+    def slot(self) -> str:
+        """A slot name that no other test has: slots belong to the server."""
+        return f"headwater_{self.name}"
+
     def execute(self, statement: str | sql.Composable, *params: Any) -> list[tuple[Any, ...]]:
         """The rows of the last statement."""
         return self.server.execute(statement, *params, database=self.name)

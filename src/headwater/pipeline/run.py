@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -93,8 +94,13 @@ class Run:
         from headwater.spark.work import warm_up
 
         definition = self.definition
+        # Kernels that are not compiled yet (11 s, once per installation) are compiled here, while the JVM
+        # starts, and not in every worker at the same time.
+        compiling = threading.Thread(target=definition.source.warm_up)
+        compiling.start()
         spark = start_session(definition.name, definition.spark, definition.state / "spark.log")
         wait_for_tail(self.journal, tail)
+        compiling.join()
         cores = spark.sparkContext.defaultParallelism
         loads = definition.source.options.snapshot != "no_data"
         tables = definition.source.tables() if loads else []

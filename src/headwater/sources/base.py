@@ -184,3 +184,7 @@ class Source(ABC):
     @abstractmethod
     def end(self) -> int:
         """How far the server's log has been written by now, on the scale of `Log.lag()["received"]`."""
+
+    @staticmethod
+    def warm_up() -> None:
+        """Load what `decode` needs, so that the first batch does not wait for it. Once per process."""

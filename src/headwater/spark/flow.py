@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -22,6 +23,8 @@ from headwater.spark.work import RESULT, UNLOADED, apply_slices, error_from_json
 
 # A sink that fails for a moment is tried again; longer each time, up to this.
 MAX_BACKOFF_SECONDS = 30.0
+# A batch that Spark cannot run this often in a row will not run by itself.
+MAX_SPARK_FAILURES = 3
 
 OnBatch = Callable[[dict[str, int], int], None]
 LoadTables = Callable[[list[TableSchema]], None]
@@ -51,6 +54,8 @@ class SinkFlow:
         self.journal = journal
         self.error: HeadwaterError | None = None
         self.position = ORIGIN
+        # What the sink said when it was last tried in vain; empty when it goes well.
+        self.trouble = ""
         self._load = load
         self._on_batch = on_batch
         self._max_bytes = max_bytes
@@ -115,16 +120,23 @@ class SinkFlow:
                 raise
 
     def _run(self, slices: DataFrame) -> None:
-        backoff = 0.5
+        """Once, or again and again while the sink says that it will pass."""
+        backoff, failures = 0.5, 0
         while True:
             try:
                 self._once(slices)
                 return
-            except Retry:
+            except Retry as error:
                 if self._stopping:
                     raise
-                time.sleep(backoff)
-                backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
+                self.trouble = error.what
+            except PySparkException:
+                # Spark itself, e.g. a worker that died over and over: a second attempt has no second effect.
+                failures += 1
+                if self._stopping or failures >= MAX_SPARK_FAILURES:
+                    raise
+            time.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
     def _once(self, slices: DataFrame) -> None:
         work = apply_slices(self.sink, load_first=self._load is not None)
@@ -149,6 +161,6 @@ class SinkFlow:
         failpoint("sink.before_advance")
         self.sink.advance(upto)
         failpoint("sink.after_advance")
-        self.position = upto
+        self.position, self.trouble = upto, ""
         self.journal.set_consumer(self.name, upto)
         failpoint("consumer.after_set")

@@ -91,9 +91,7 @@ def warm_up(source: str, sink: Sink) -> Callable[[Batches], Batches]:
         from headwater.registry import source_class
 
         for batch in batches:
-            warm = getattr(source_class(source), "warm_up", None)
-            if warm is not None:
-                warm()
+            source_class(source).warm_up()
             sink.position()
             # Keep this worker busy for a moment, so that the next task starts a second one.
             time.sleep(0.2)

@@ -37,12 +37,17 @@ class TailProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ensure(self) -> None:
-        """Start the tail unless one is running, ours or another's. Raises what a stopped tail has said."""
-        if self._process is not None and self._process.poll() is None:
-            return
+        """Start the tail unless one is running, ours or another's. Raises what a stopped tail has said.
+
+        A tail that was killed has said nothing: it is started again, and its journal cuts off what was
+        half written."""
         if self._process is not None:
-            ended, self._process = self._process, None
-            raise_ended(self.journal, ended.returncode)
+            code = self._process.poll()
+            if code is None:
+                return
+            self._process = None
+            if code > 0:
+                raise_ended(self.journal, code)
         if not tail_running(self.journal):
             self.start()
 

@@ -170,6 +170,11 @@ class Postgres(Source):
 
         return positions(chunk, tables)
 
+    @staticmethod
+    def warm_up() -> None:
+        # Importing compiles the kernels, or loads them from Numba's cache.
+        from headwater.sources.postgres import copy, decode  # noqa: F401
+
     def end(self) -> int:
         with connect(self.options) as connection:
             row = connection.execute(

@@ -1,0 +1,146 @@
+"""Kill -9 anywhere: after a restart the lake equals the source, and the slot was never ahead of the sink.
+
+`make faults SECONDS=… SEED=…` runs the random part for as long as asked; `make test` a bounded one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from headwater.sinks.delta import Delta, DeltaOptions
+from headwater.sources.postgres.position import flush_lsn, parse_lsn
+from headwater.testing.load import TABLES, AwkwardLoad
+from headwater.testing.pipeline import PipelineProcess
+from tests.lake import assert_lake_equals_source
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+
+SEED = int(os.environ.get("HEADWATER_FAULT_SEED", "20261115"))
+SECONDS = float(os.environ.get("HEADWATER_FAULT_SECONDS", "0"))
+
+FAILPOINTS = [
+    "snapshot.before_load",
+    "journal.before_fsync",
+    "journal.after_fsync",
+    "journal.after_append",
+    "sink.before_write",
+    "sink.after_write",
+    "sink.before_advance",
+    "sink.after_advance",
+    "consumer.after_set",
+    "tail.before_confirm",
+    "tail.after_confirm",
+]
+
+
+@pytest.fixture
+def pipeline(database, tmp_path) -> Iterator[PipelineProcess]:
+    process = PipelineProcess(
+        tmp_path, {"source": {"type": "postgres", "url": database.url, "tables": ["public.*"], "slot": database.slot}}
+    )
+    yield process
+    process.close()
+
+
+@contextmanager
+def writing(database, seed: int) -> Iterator[AwkwardLoad]:
+    """The awkward load in a thread, until the block ends."""
+    stopping = threading.Event()
+    with database.connect() as connection:
+        load = AwkwardLoad(connection, seed)
+
+        def write() -> None:
+            while not stopping.is_set():
+                load.transaction()
+                time.sleep(0.002)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield load
+        finally:
+            stopping.set()
+            thread.join()
+
+
+@contextmanager
+def watching_the_slot(database, pipeline: PipelineProcess) -> Iterator[None]:
+    """The slot's confirmed position is never ahead of the position that the sink holds."""
+    sink = Delta(DeltaOptions(path=str(pipeline.lake)), pipeline="shop")
+    stopping, wrong = threading.Event(), []
+
+    def look() -> None:
+        with database.connect() as connection:
+            while not stopping.wait(0.02):
+                row = connection.execute(
+                    "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", [database.slot]
+                ).fetchone()
+                # The sink is asked afterwards: it may have moved on, never back.
+                held = sink.position()
+                if row and row[0] and held is not None and parse_lsn(row[0]) > flush_lsn(held):
+                    wrong.append((row[0], held))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+    assert not wrong, f"confirmed ahead of the sink: {wrong[:3]}"
+
+
+def test_after_a_kill_at_every_named_failpoint_the_lake_equals_the_source(database, pipeline):
+    with database.connect() as connection:
+        load = AwkwardLoad(connection, SEED)
+        load.create()
+        load.run(200)
+    with watching_the_slot(database, pipeline), writing(database, SEED + 1):
+        for number, name in enumerate(FAILPOINTS):
+            pipeline.start(failpoints=f"{name}=kill@{1 + number % 2}")
+            if name.startswith(("journal", "tail")):
+                # These take the tail, which its owner starts again; then the owner goes too.
+                died = pipeline.journal
+                pipeline.wait_streaming()
+                time.sleep(3)
+                assert died.status()
+                pipeline.kill()
+            elif name in ("sink.before_write", "sink.after_write"):
+                # These take a Python worker; Spark runs the task again in another one.
+                pipeline.wait_streaming()
+                time.sleep(3)
+                pipeline.kill()
+            else:
+                assert pipeline.wait(90) < 0, pipeline.output()[-3000:]
+    assert pipeline.available_now() == 0, pipeline.output()[-3000:]
+    assert_lake_equals_source(database, pipeline.lake, TABLES)
+
+
+def test_after_kills_at_random_moments_the_lake_equals_the_source(database, pipeline):
+    chance = random.Random(SEED)  # noqa: S311
+    print("seed", SEED)
+    with database.connect() as connection:
+        load = AwkwardLoad(connection, SEED + 2)
+        load.create()
+        load.run(100)
+    deadline = time.monotonic() + SECONDS
+    with watching_the_slot(database, pipeline), writing(database, SEED + 3):
+        rounds = 0
+        while rounds < 2 or time.monotonic() < deadline:
+            pipeline.start()
+            pipeline.wait_streaming()
+            for _ in range(3):
+                time.sleep(chance.uniform(0.1, 1.5))
+                chance.choice([pipeline.kill_tail, pipeline.kill_workers, lambda: None])()
+            assert pipeline.running(), pipeline.output()[-3000:]
+            pipeline.kill()
+            rounds += 1
+    assert pipeline.available_now() == 0, pipeline.output()[-3000:]
+    assert_lake_equals_source(database, pipeline.lake, TABLES)

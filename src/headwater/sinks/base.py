@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
+from headwater.errors import Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.sources.base import Finding
 
@@ -28,6 +31,16 @@ class Written:
     table: str
     changes: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A table as a reader of the target finds it; for comparing it with its source."""
+
+    # The columns by which the sink tells rows apart.
+    key: tuple[str, ...]
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
 
 
 class Sink(ABC):
@@ -74,3 +87,8 @@ class Sink(ABC):
     @abstractmethod
     def advance(self, upto: Position) -> None:
         """Every table is durable up to `upto`: remember it for `position`. Runs on the driver."""
+
+    def contents(self, table: TableSchema) -> Contents | None:
+        """What the target holds of a table now; None when it has no such table. Optional: Usage when the target
+        is no mirror of the source or cannot be read."""
+        raise Usage(f"what is in a sink of type {self.type} cannot be compared with the source")

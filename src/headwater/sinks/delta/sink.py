@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.options import Secret, option
-from headwater.sinks.base import Sink, SinkOptions, Written
+from headwater.sinks.base import Contents, Sink, SinkOptions, Written
 from headwater.sinks.delta.engine import CROSSOVER_BYTES, Engine, choose_engine
 from headwater.sinks.delta.keys import merge_key
 from headwater.sinks.delta.place import Lake
@@ -47,7 +47,7 @@ class DeltaOptions(SinkOptions):
     storage_options: Mapping[str, Any] = option(
         {}, help="credentials and settings of the object store, as delta-rs names them"
     )
-    target_file_mb: int = option(16, help="size at which data files are closed; an upsert rewrites whole files")
+    target_file_mb: int = option(8, help="size at which data files are closed; an upsert rewrites whole files")
 
     crossover_mb: int = option(
         CROSSOVER_BYTES >> 20, help="engine auto: Spark takes over when a batch had to rewrite more than this"
@@ -181,6 +181,14 @@ class Delta(Sink):
 
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
         self._native(table).load(table, receipts, upto)
+
+    def contents(self, table: TableSchema) -> Contents | None:
+        from headwater.sinks.delta.read import read_table
+
+        if self.options.mode != "upsert":
+            raise Usage(f"sink delta: mode {self.options.mode} keeps a changelog, not the table as it is at the source")
+        found = read_table(self.lake.folder(self.lake.table_uri(table)))
+        return None if found is None else Contents(merge_key(table, self.options.keys), *found)
 
     def _require_key(self, table: TableSchema) -> None:
         if self.options.mode == "upsert" and not merge_key(table, self.options.keys):

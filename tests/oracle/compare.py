@@ -6,6 +6,7 @@ its place, and of the same kind; only its content is not compared.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,14 +59,42 @@ def differences(
     """Every difference as one line; empty when the two are equal but for what is allowed."""
     allowed = tuple(allowed)
     found = []
-    for number, (their, our) in enumerate(zip(theirs, ours, strict=False)):
-        place = f"event {number} ({their.topic} {their.key})"
-        found += [f"{place}: {line}" for line in event_differences(their, our, allowed)]
-    if len(theirs) != len(ours):
-        longer, who = (theirs, "only Debezium") if len(theirs) > len(ours) else (ours, "only Headwater")
-        rest = longer[min(len(theirs), len(ours)) :]
-        found += [f"{who} has {event.topic} {event.key} {(event.value or '')[-200:]}" for event in rest[:5]]
+    for number, (their, our) in enumerate(aligned(theirs, ours)):
+        if their is None or our is None:
+            found.append(f"event {number}: only {_describe(our, 'Headwater') or _describe(their, 'Debezium')}")
+        else:
+            place = f"event {number} ({their.topic} {_payload(their.key)})"
+            found += [f"{place}: {line}" for line in event_differences(their, our, allowed)]
     return found
+
+
+def aligned(
+    theirs: Sequence[DebeziumEvent], ours: Sequence[DebeziumEvent]
+) -> Iterator[tuple[DebeziumEvent | None, DebeziumEvent | None]]:
+    """Pairs that speak of the same thing, so that one missing event does not make all later ones differ."""
+    left, right = ([_identity(event) for event in events] for events in (theirs, ours))
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if (kind == "replace" and b - a == d - c) or kind == "equal":
+            yield from zip(theirs[a:b], ours[c:d], strict=True)
+        else:
+            yield from ((their, None) for their in theirs[a:b])
+            yield from ((None, our) for our in ours[c:d])
+
+
+def _identity(event: DebeziumEvent) -> tuple[str, str, str]:
+    value = _parse(event.value)
+    op = value.get("payload", value).get("op", "") if isinstance(value, dict) else ""
+    # Keys of the transaction topic are made of addresses; their order is enough.
+    return event.topic, "" if event.topic.endswith(".transaction") else _payload(event.key), op
+
+
+def _payload(text: str | None) -> str:
+    key = _parse(text)
+    return json.dumps(key.get("payload", key) if isinstance(key, dict) else key, ensure_ascii=False)
+
+
+def _describe(event: DebeziumEvent | None, who: str) -> str:
+    return "" if event is None else f"{who} has {event.topic} {_payload(event.key)} {(event.value or 'null')[-300:]}"
 
 
 def event_differences(their: DebeziumEvent, our: DebeziumEvent, allowed: Sequence[Allowed]) -> Iterator[str]:

@@ -258,7 +258,8 @@ def test_many_small_writes_leave_few_files(tmp_path: Path) -> None:
 def test_only_a_full_tier_is_compacted_and_no_more_than_fills_a_file() -> None:
     assert to_compact([10] * (FANOUT - 1), 1000) == []
     assert to_compact([10] * FANOUT + [5000], 1000) == list(range(FANOUT))
-    assert to_compact([400] * FANOUT, 1000) == [0, 1, 2]
+    assert to_compact([120] * 2 * FANOUT, 1000) == list(range(9))
+    assert to_compact([400] * 2 * FANOUT, 1000) == [], "large enough to be left alone"
 
 
 def test_without_a_key_upsert_refuses_and_names_the_remedies(tmp_path: Path) -> None:

@@ -141,6 +141,19 @@ def test_a_key_of_several_columns_is_the_pair(tmp_path: Path) -> None:
     assert rows_at(tmp_path) == [row(1, "a"), row(1, "b", qty=5), row(2, "b")]
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_rows_that_exchange_keys_stop_the_table_instead_of_losing_one(tmp_path: Path, before: bool) -> None:
+    """Possible under a deferred primary key; by key alone the two rows cannot be told apart."""
+    to, changes = sink(tmp_path), Changes().insert(**row(1)).insert(**row(2))
+    if before:
+        write(to, changes)
+        changes = Changes(commit=200)
+    changes.update(before={"id": 1}, **row(2, qty=1)).update(before={"id": 2}, **row(1, qty=2))
+
+    with pytest.raises(Stop, match="another row still had"):
+        write(to, changes)
+
+
 class Model:
     """The source as a plain dict, and the log it would write."""
 

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.errors import Stop
+from headwater.event import TableSchema
 from headwater.sinks.delta.compact import to_compact
 from headwater.sinks.delta.keys import Ids, integers, may_hold
 from headwater.sinks.delta.log import Rewrite, TableLog
 from headwater.sinks.delta.parquet import DataFile, discard, read_file, write_files
-from headwater.sinks.delta.reduce import LastState
+from headwater.sinks.delta.reduce import LastState, exchanged
 
 # Files rewritten at a time. Each holds one decoded file in memory (16 MB of Parquet: 50 to 150 MB).
 WRITERS = 2
@@ -35,14 +36,16 @@ class Hit:
     keys: Ids
 
 
-def merge(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str], *, file_bytes: int) -> Rewrite:
+def merge(
+    log: TableLog, table: TableSchema, state: LastState, schema: pa.Schema, key: Sequence[str], *, file_bytes: int
+) -> Rewrite:
     """Write the files that make the table hold `state`; nothing is visible before the commit."""
     rewrite = Rewrite()
     hits: list[Hit] = []
     if state.truncated:
         rewrite.remove.extend(log.files().paths)
     elif state.index is not None:
-        hits = find(log, state, schema, key)
+        hits = find(log, table, state, schema, key)
     state = replace(state, rows=pay(log, state, schema, hits).select(schema.names))
     rewrite.remove.extend(hit.path for hit in hits)
     placed = np.zeros(state.rows.num_rows, dtype=bool)
@@ -78,7 +81,7 @@ def _rewrite(
     return write_files(log.folder, schema, [pa.concat_tables(rows)], file_bytes=2 * file_bytes, key=key)
 
 
-def find(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str]) -> list[Hit]:
+def find(log: TableLog, table: TableSchema, state: LastState, schema: pa.Schema, key: Sequence[str]) -> list[Hit]:
     """The files and rows that hold the batch's keys."""
     files, index = log.files(), state.index
     if index is None or not len(files):
@@ -92,6 +95,8 @@ def find(log: TableLog, state: LastState, schema: pa.Schema, key: Sequence[str])
             continue
         ids = index.find([_whole(columns.column(i)) for i in range(len(key))])
         rows = np.flatnonzero(ids >= 0)
+        if state.taken_first[ids[rows]].any():
+            raise exchanged(table)
         if len(rows):
             hits.append(Hit(files.paths[at], rows, ids[rows]))
     return hits

@@ -88,7 +88,7 @@ class Native:
             whole = [conform(batch, table, self._fill(batch, table)) for batch in batches]
             if self.mode == "upsert":
                 state = last_state(whole, self.key)
-                rewrite = merge(self.log, state, stored, self.key, file_bytes=self.file_bytes)
+                rewrite = merge(self.log, table, state, stored, self.key, file_bytes=self.file_bytes)
             else:
                 rows = (changelog_rows(batch) for batch in whole)
                 rewrite.add += write_files(self.folder, stored, rows, file_bytes=self.file_bytes)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema
 from headwater.sinks.delta.keys import Ids, KeyIndex, require_whole_keys
 
@@ -34,6 +35,8 @@ class LastState:
     rows: pa.Table
     # The key of each of these rows.
     key_of_row: Ids
+    # Keys that a row moved to before anything else happened to them: the target must not hold them.
+    taken_first: Mask
     # For a column that the log left out: the key of the target row that holds the value, -1 where `rows` has it.
     owed: dict[str, Ids]
 
@@ -79,7 +82,8 @@ def last_state(batches: Sequence[ChangeBatch], key: Sequence[str]) -> LastState:
             left.append(batch)
     if not left:
         empty = np.empty(0, dtype=np.int64)
-        return LastState(truncated, None, empty, pa.schema(list(table.arrow)).empty_table(), empty, {})
+        nothing = pa.schema(list(table.arrow)).empty_table()
+        return LastState(truncated, None, empty, nothing, empty, np.empty(0, dtype=bool), {})
     return _reduce(_Changes(left), key, truncated=truncated)
 
 
@@ -157,7 +161,32 @@ def _reduce(changes: _Changes, key: Sequence[str], *, truncated: bool) -> LastSt
     row_of_key = np.full(len(index), -1, dtype=np.int64)
     row_of_key[keys] = np.arange(len(keys))
     rows, owed = _resolve(changes, change, moves)
-    return LastState(truncated, index, row_of_key, rows, keys, owed)
+    return LastState(truncated, index, row_of_key, rows, keys, _taken_first(changes, moves, len(index)), owed)
+
+
+def _taken_first(changes: _Changes, moves: _Moves, keys: int) -> Mask:
+    """Which keys a moved row took first of all. Raises Stop when one was taken while another row had it.
+
+    That is two rows exchanging keys under a deferred constraint: by key alone nobody can tell them apart."""
+    taken = np.zeros(keys, dtype=bool)
+    if not moves.moved.any():
+        return taken
+    steps = moves.steps
+    before = _step_before(steps)
+    moved_in = np.zeros(len(steps), dtype=bool)
+    moved_in[1::2] = moves.moved
+    if (moved_in & (before >= 0) & (before % 2 == 1)).any():
+        raise exchanged(changes.table)
+    taken[steps[moved_in & (before < 0)]] = True
+    return taken
+
+
+def exchanged(table: TableSchema) -> Stop:
+    """The error for rows that exchange keys."""
+    return Stop(
+        f"{table.table}: a row moved to a key that another row still had (a deferred primary key?)",
+        "use mode: append for this table, or load it anew: headwater snapshot",
+    )
 
 
 def _number_keys(changes: _Changes, key: Sequence[str]) -> tuple[KeyIndex, _Moves]:
@@ -213,14 +242,19 @@ def _previous(moves: _Moves) -> Ids:
 
     Steps sorted by key and time stand next to their predecessor. A moved row's predecessor is that of the
     key it left."""
-    step_key = moves.steps
-    steps = np.flatnonzero(step_key >= 0)
-    steps = steps[np.argsort(step_key[steps], kind="stable")]
-    before = np.full(len(step_key), -1, dtype=np.int64)
-    same = step_key[steps[1:]] == step_key[steps[:-1]]
+    before = _step_before(moves.steps)
     # Only a put (odd step) leaves a row behind.
-    before[steps[1:]] = np.where(same & (steps[:-1] % 2 == 1), steps[:-1] // 2, -1)
-    return np.where(moves.moved, before[0::2], before[1::2])
+    put = np.where((before >= 0) & (before % 2 == 1), before // 2, -1)
+    return np.where(moves.moved, put[0::2], put[1::2])
+
+
+def _step_before(steps: Ids) -> Ids:
+    """For every step the step on the same key before it; -1 when there is none."""
+    real = np.flatnonzero(steps >= 0)
+    real = real[np.argsort(steps[real], kind="stable")]
+    before = np.full(len(steps), -1, dtype=np.int64)
+    before[real[1:]] = np.where(steps[real[1:]] == steps[real[:-1]], real[:-1], -1)
+    return before
 
 
 def _follow(left_out: Mask, previous: Ids) -> Ids:

@@ -8,6 +8,7 @@ it lies in the commit's user metadata: Spark's own `txnVersion` silently skips a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def fill(state: LastState, found: pa.Table, key: Sequence[str], moved: dict[str,
         rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), both.take(pa.array(pick)))
         owed[name] = np.where(mask, -1, owed[name])
     owed = {name: left for name, left in owed.items() if (left >= 0).any()}
-    return LastState(state.truncated, state.index, state.row_of_key, rows, state.key_of_row, owed)
+    return replace(state, rows=rows, owed=owed)
 
 
 def quote(name: str) -> str:

@@ -78,8 +78,8 @@ class Traffic:
     def advance_order(self) -> None:
         """The next status; the array grows, the rest of the row stays."""
         self._execute(
-            "update orders set steps = steps[1:4] || now(), total = total * 1.0001, status = case status when 'new' then"
-            " 'paid' when 'paid' then 'packed' when 'packed' then 'shipped' else 'returned' end::order_status"
+            "update orders set steps = steps[1:4] || now(), total = total * 1.0001, status = case status when 'new'"
+            " then 'paid' when 'paid' then 'packed' when 'packed' then 'shipped' else 'returned' end::order_status"
             " where id = %s",
             [self._order()],
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -54,12 +55,16 @@ def option(
     aliases: Sequence[str] = (),
     choices: Sequence[str] = (),
     hidden: bool = False,
+    pattern: str = "",
 ) -> Any:
     """One option of a plug-in: a dataclass field that knows its help text and other names.
 
-    `{name}` in a text default becomes the pipeline's name. `hidden` keeps it out of the docs table.
+    `{name}` in a text default becomes the pipeline's name. `hidden` keeps it out of the docs table. `pattern` is
+    for names that carry parameters (`column.mask.with.12.chars`): every key that matches it as a whole goes into
+    the field, a dict from key to value.
     """
     metadata = {"help": help, "aliases": tuple(aliases), "choices": tuple(choices), "hidden": hidden}
+    metadata["pattern"] = pattern
     if isinstance(default, (list, dict)):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -77,6 +82,11 @@ class Declared:
     choices: tuple[str, ...]
     required: bool
     hidden: bool
+    pattern: str = ""
+
+    def takes(self, key: str) -> bool:
+        """Whether a key is one of the names that carry parameters."""
+        return bool(self.pattern) and re.fullmatch(self.pattern, key, re.IGNORECASE) is not None
 
 
 def declared(cls: type) -> list[Declared]:
@@ -97,6 +107,7 @@ def declared(cls: type) -> list[Declared]:
                 choices=field.metadata.get("choices", ()),
                 required=default is dataclasses.MISSING,
                 hidden=field.metadata.get("hidden", False),
+                pattern=field.metadata.get("pattern", ""),
             )
         )
     return found
@@ -111,7 +122,11 @@ def parse_options(cls: type[T], given: Mapping[str, Any], *, where: str, name: s
     for key, value in given.items():
         found = by_alias.get(key)
         if found is None:
-            raise unknown_key(key, by_alias, where)
+            patterned = next((d for d in known.values() if d.takes(key)), None)
+            if patterned is None:
+                raise unknown_key(key, by_alias, where)
+            values.setdefault(patterned.name, {})[key] = value if isinstance(value, str) else ",".join(value)
+            continue
         if found.name in values:
             raise Usage(f"{where}: {key!r} and {said[found.name]!r} are two names of one option; keep one")
         said[found.name] = key
@@ -128,10 +143,13 @@ def parse_options(cls: type[T], given: Mapping[str, Any], *, where: str, name: s
 
 def split_options(given: Mapping[str, Any], *classes: type, where: str) -> list[dict[str, Any]]:
     """One mapping per class: each key goes to the first class that declares it. Unknown keys raise Usage."""
-    names = [{alias for d in declared(cls) for alias in (d.name, *d.aliases)} for cls in classes]
+    options = [declared(cls) for cls in classes]
+    names = [{alias for d in known for alias in (d.name, *d.aliases)} for known in options]
     parts: list[dict[str, Any]] = [{} for _ in classes]
     for key, value in given.items():
         owner = next((i for i, known in enumerate(names) if key in known), None)
+        if owner is None:
+            owner = next((i for i, known in enumerate(options) if any(d.takes(key) for d in known)), None)
         if owner is None:
             raise unknown_key(key, dict.fromkeys(sorted(set().union(*names))), where)
         parts[owner][key] = value

@@ -111,7 +111,8 @@ class ChangeBatch:
 
 def concat(batches: Sequence[ChangeBatch]) -> ChangeBatch:
     """Batches of one table and one schema as one, in the given order."""
-    if len(batches) == 1:
-        return batches[0]
-    merged = pa.Table.from_batches([batch.records for batch in batches]).combine_chunks()
-    return ChangeBatch(batches[0].table, merged.to_batches()[0])
+    filled = [batch for batch in batches if len(batch)]
+    if len(filled) <= 1:
+        return filled[0] if filled else batches[0]
+    merged = pa.Table.from_batches([batch.records for batch in filled]).combine_chunks()
+    return ChangeBatch(filled[0].table, merged.to_batches()[0])

@@ -30,7 +30,7 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Frames of whole transactions, or a piece of one transaction that is too large for a chunk."""
+    """Frames in log order. A transaction too large for one chunk goes on in the next."""
 
     frames: bytes | memoryview
     # Length of each frame; they lie end to end in `frames`.

@@ -73,6 +73,8 @@ class Journal:
             return TableSchema.from_json((self.schemas / f"{schema}.json").read_bytes())
         except FileNotFoundError as error:
             raise Stop(f"the journal in {self.path} lacks the table definition {schema}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise Stop(f"the table definition {schema} in the journal in {self.path} is damaged") from error
 
     # -- consumers ---------------------------------------------------------------------------------
 

@@ -98,10 +98,7 @@ class JournalReader:
         if not self._open:
             return
         first = self._open[0]
-        try:
-            found, _end = _new_blocks(first.path, first.offset, limit=1)
-        except FileNotFoundError:
-            found = []
+        found, _end = _new_blocks(first.path, first.offset, limit=1)
         if not found or found[0].header.session != first.header.session:
             self._segment, self._offset, self._open = first.path, first.offset, []
 
@@ -121,19 +118,41 @@ def read_block(path: str | os.PathLike[str], offset: int) -> Chunk:
 
 
 def _new_blocks(path: Path, offset: int, limit: int | None = None) -> tuple[list[BlockRef], int]:
-    """Complete blocks of a segment from `offset` on, and where they end. A block half written is not there yet."""
+    """Complete blocks of a segment from `offset` on, and where they end. A block half written is not there yet.
+
+    A segment that is gone (read by everybody, or cut off by a new session) has none."""
     found: list[BlockRef] = []
-    with open(path, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        while offset + PREFIX.size <= size and (limit is None or len(found) < limit):
-            header_size, payload_size, header_crc, _ = decode_prefix(os.pread(file.fileno(), PREFIX.size, offset))
-            total = PREFIX.size + header_size + payload_size
-            if offset + total > size:
-                break
-            header = decode_header(os.pread(file.fileno(), header_size, offset + PREFIX.size), header_crc)
-            found.append(BlockRef(path, offset, total, header))
-            offset += total
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while limit is None or len(found) < limit:
+                block = _block_at(file.fileno(), path, offset)
+                if block is None:
+                    break
+                found.append(block)
+                offset += block.size
+    except FileNotFoundError:
+        pass
     return found, offset
+
+
+def _block_at(descriptor: int, path: Path, offset: int) -> BlockRef | None:
+    """The block there, or None when it is not all there yet."""
+    size = os.fstat(descriptor).st_size
+    if offset + PREFIX.size > size:
+        return None
+    prefix = os.pread(descriptor, PREFIX.size, offset)
+    try:
+        header_size, payload_size, header_crc, _ = decode_prefix(prefix)
+        total = PREFIX.size + header_size + payload_size
+        if offset + total > size:
+            return None
+        header = decode_header(os.pread(descriptor, header_size, offset + PREFIX.size), header_crc)
+    except Damaged:
+        if os.pread(descriptor, PREFIX.size, offset) != prefix:
+            # Between our two reads a new session cut this block off: the next refresh sees what it wrote.
+            return None
+        raise
+    return BlockRef(path, offset, total, header)
 
 
 def scan_segment(path: Path, *, check_payload: bool) -> tuple[list[BlockRef], int | None]:

@@ -29,10 +29,16 @@ SEGMENT_BYTES = 64 << 20
 SPARE_BYTES = 256 << 20
 # A machine that crashes loses at most this much of the journal; the slot still has it.
 SYNC_SECONDS = 1.0
+# Somebody who only looks whether the lock is held holds it for an instant.
+LOCK_SECONDS = 0.2
 
 
 class JournalFull(HeadwaterError):
     """The cap or the disk is reached; try again when consumers have moved on."""
+
+    def __init__(self, what: str, *, at_cap: bool = False) -> None:
+        super().__init__(what)
+        self.at_cap = at_cap
 
 
 class JournalBusy(Stop):
@@ -47,7 +53,11 @@ class JournalWriter:
         self.max_bytes = max_bytes
         self.end: Position = ORIGIN
         self.synced: Position = ORIGIN
-        self._session = uuid4().hex[:8]
+        # A cap of a few segments would keep too much in the open one, which is never removed.
+        self._segment_bytes = min(SEGMENT_BYTES, max_bytes // 8)
+        # Blocks behind the last whole transaction.
+        self._unfinished = False
+        self._session = ""
         self._lock = lock_file(journal.path / "tail.lock", "the journal")
         self._file: IO[bytes] | None = None
         # Sealed and open segments: path → (last position, bytes); in order.
@@ -77,9 +87,20 @@ class JournalWriter:
         self._offset += size
         self._segments[Path(file.name)] = (chunk.last, self._offset)
         self._unsynced = True
+        self._unfinished = not chunk.whole
         if chunk.whole:
             self.end = chunk.last
         failpoint("journal.after_append")
+        self.sync_when_due()
+
+    def rewind(self) -> None:
+        """Cut off the unfinished transaction: the log was opened again and sends it from its first change."""
+        if self._unfinished:
+            self._close_file()
+            self._recover()
+
+    def sync_when_due(self) -> None:
+        """`sync`, if the last one was a while ago."""
         if time.monotonic() - self._last_sync >= SYNC_SECONDS:
             self.sync()
 
@@ -108,26 +129,22 @@ class JournalWriter:
 
     def close(self) -> None:
         """Sync, close and let go of the lock."""
-        if self._file is not None:
-            self.sync()
-            self._file.close()
-            self._file = None
+        self._close_file()
         self._lock.close()
 
     # ----------------------------------------------------------------------------------------------
 
     def _refuse_if_full(self, size: int) -> None:
         if self.size + size > self.max_bytes:
-            raise JournalFull(f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB")
+            text = f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB"
+            raise JournalFull(text, at_cap=True)
         if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
             raise JournalFull(f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free")
 
     def _segment(self) -> IO[bytes]:
-        if self._file is not None and self._offset < SEGMENT_BYTES:
+        if self._file is not None and self._offset < self._segment_bytes:
             return self._file
-        if self._file is not None:
-            self.sync()
-            self._file.close()
+        self._close_file()
         number = 1 + max((int(path.stem) for path in self._segments), default=0)
         path = self.journal.segments / f"{number:012d}.hwj"
         self._file = path.open("xb", buffering=0)
@@ -137,16 +154,20 @@ class JournalWriter:
 
     def _undo(self, file: IO[bytes]) -> None:
         """A block that was written in part is taken away again."""
-        try:
-            os.ftruncate(file.fileno(), self._offset)
-            file.seek(self._offset)
-        except OSError:
-            # The next opening cuts it off.
-            file.close()
+        os.ftruncate(file.fileno(), self._offset)
+        file.seek(self._offset)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self.sync()
+            self._file.close()
             self._file = None
 
     def _recover(self) -> None:
-        """Find the last whole transaction; cut off what follows it."""
+        """Find the last whole transaction; cut off what follows it, and begin a new session behind it."""
+        self._session = uuid4().hex[:8]
+        self._unfinished = False
+        self._segments.clear()
         paths = sorted(self.journal.segments.glob("*.hwj"))
         blocks: list[BlockRef] = []
         for number, path in enumerate(paths):
@@ -185,13 +206,18 @@ def _write_all(descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
 def lock_file(path: Path, what: str) -> IO[str]:
     """Hold an advisory lock on a file with our PID in it; it ends with the process, however that dies."""
     file = path.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        pid = file.read().strip() or "unknown"
-        file.close()
-        raise JournalBusy(f"{what} in {path.parent} is in use by process {pid}", "Stop it first") from error
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                file.seek(0)
+                pid = file.read().strip() or "unknown"
+                file.close()
+                raise JournalBusy(f"{what} in {path.parent} is in use by process {pid}", "Stop it first") from error
+        time.sleep(0.02)
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

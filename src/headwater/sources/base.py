@@ -94,6 +94,9 @@ class Log(ABC):
     def confirm(self, position: Position) -> None:
         """Everything up to `position` is durable where it has to be: the database may forget it."""
 
+    def hold(self) -> None:
+        """Called now and then instead of `read` while nothing more can be taken: stay connected."""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the connection. The log can be opened again."""
@@ -162,7 +165,8 @@ class Source(ABC):
 
     @abstractmethod
     def log(self, after: Position) -> Log:
-        """Open the log behind `after`. Raises Stop when the log no longer reaches back that far."""
+        """Open the log behind `after`. A transaction that `after` lies inside of comes again from its first
+        change. Raises Stop when the log no longer reaches back that far."""
 
     @abstractmethod
     def listen(self, *, temporary: bool) -> Log:

@@ -41,16 +41,13 @@ def main() -> int:
     source = cls(options_from_wire(cls.options_class, orders["options"]))
     try:
         tail = Tail(source, journal, Position(*orders["begin"]), orders["max_bytes"], alive)
+        try:
+            tail.run()
+        finally:
+            tail.close()
     except HeadwaterError as error:
         report_end(journal, error)
         return error.exit_status
-    try:
-        tail.run()
-    except HeadwaterError as error:
-        report_end(journal, error)
-        return error.exit_status
-    finally:
-        tail.close()
     report_end(journal, None)
     return 0
 

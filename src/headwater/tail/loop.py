@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headwater.errors import HeadwaterError, Retry, Stop
-from headwater.event import ORIGIN, Position
+from headwater.event import ORIGIN, Chunk, Position
 from headwater.failpoints import failpoint
 from headwater.journal import Journal, JournalFull, JournalWriter
 from headwater.sources.base import Log, Source
@@ -35,6 +35,8 @@ class Tail:
         self._alive = alive
         self._confirmed = ORIGIN
         self._durable: Position | None = None
+        # What the log said when everything it had handed out was in the journal.
+        self._lag: Mapping[str, Any] = {}
         self._last_housekeeping = 0.0
         self._changes = 0
         self._commit_time = 0
@@ -44,6 +46,7 @@ class Tail:
         """Read until told to stop; reconnect by itself. Stop errors end it: a person must decide."""
         backoff = 0.5
         while self._alive():
+            self.writer.rewind()
             try:
                 log = self.source.log(self._after())
             except Retry as error:
@@ -68,34 +71,42 @@ class Tail:
         return max(self.writer.end, self.begin, self.journal.durable() or ORIGIN)
 
     def _drain(self, log: Log) -> None:
-        self._housekeep(log, force=True)
+        # A new connection does not know what the last one was told.
+        self._confirmed = ORIGIN
         while self._alive():
+            self._lag = log.lag()
+            self._housekeep(log)
             chunk = log.read(READ_SECONDS)
             if chunk is not None:
-                for run in chunk.tables:
-                    self.journal.store_schema(log.schema(run.schema))
-                while self._alive():
-                    try:
-                        self.writer.append(chunk)
-                        break
-                    except JournalFull as error:
-                        self._wait_for_room(log, error)
+                self._store(log, chunk)
+
+    def _store(self, log: Log, chunk: Chunk) -> None:
+        """Into the journal, with the definitions it names; waits while that is full."""
+        for run in chunk.tables:
+            self.journal.store_schema(log.schema(run.schema))
+        while self._alive():
+            try:
+                self.writer.append(chunk)
+            except JournalFull as error:
+                self._wait_for_room(log, error)
+            else:
                 self._changes += chunk.changes
                 self._commit_time = max(self._commit_time, chunk.commit_time)
-            self._housekeep(log)
+                return
 
-    def _wait_for_room(self, log: Log, error: JournalFull) -> None:
+    def _wait_for_room(self, log: Log, full: JournalFull) -> None:
         """At the cap the tail stops reading; the server keeps the rest in its WAL."""
-        self._housekeep(log, force=True, state="full", error=str(error))
-        waiting = self.journal.consumer_positions()
-        if waiting and self._durable is not None and self._durable >= self.writer.end:
+        self._housekeep(log, force=True, state="full", error=str(full))
+        if full.at_cap and self._durable is not None and self._durable >= self.writer.end:
+            size = self.writer.size
             self.writer.forget(self._durable)
-            if self.writer.size > self.writer.max_bytes // 2:
+            if self.writer.size == size:
                 raise Stop(
                     f"one transaction is larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
-                    "Raise journal_max_bytes under the pipeline's top level, then run again",
+                    "Raise journal_max_bytes in the pipeline's file, then run again",
                     cause="Everything before it has been delivered, and nothing can make room for it",
                 )
+        log.hold()
         self._sleep(READ_SECONDS)
 
     def _housekeep(self, log: Log, *, force: bool = False, state: str = "reading", error: str = "") -> None:
@@ -110,8 +121,8 @@ class Tail:
             self._confirmed = self._durable
             failpoint("tail.after_confirm")
             self.writer.forget(self._durable)
-        self.writer.sync()
-        self._say(state, error=error, **log.lag())
+        self.writer.sync_when_due()
+        self._say(state, error=error, **self._lag)
 
     def _say(self, state: str, *, error: str = "", **facts: Any) -> None:
         status = {

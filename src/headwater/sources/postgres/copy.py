@@ -100,7 +100,7 @@ def _parse(lines: bytes, table: TableSchema, snapshot: Snapshot) -> ChangeBatch:
     bad = kernels.copy_bounds(text, columns, start, size)
     if bad >= 0:
         raise Stop(f"COPY of {table.table} gave a line that does not have {columns} columns (line {bad})")
-    arrays = [values.parse(column, text, start[c], size[c]) for c, column in enumerate(table.columns)]
+    arrays = [values.parse(column, text, start[c], size[c], table.table) for c, column in enumerate(table.columns)]
     return read_batch(
         table, pa.StructArray.from_arrays(arrays, fields=list(table.arrow)), snapshot.position, snapshot.taken
     )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed
@@ -54,7 +55,11 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
         return []
     frames = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
-    return [_batch(frames, changes.of_run(i), schemas[run.schema]) for i, run in enumerate(runs) if run.changes]
+    counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
+    for run, count in zip(runs, counts, strict=True):
+        if count != run.changes:
+            raise Stop(f"a chunk of the log has {count} changes of {run.table}; its index says {run.changes}")
+    return [_batch(frames, changes.of_run(i), schemas[run.schema]) for i, run in enumerate(runs)]
 
 
 def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
@@ -132,7 +137,7 @@ def _image(frames: Bytes, table: TableSchema, has: Bytes, start: Longs, size: np
     arrays = []
     for c, column in enumerate(table.columns):
         starts, sizes = (start[c], size[c]) if everywhere else (start[c][present], size[c][present])
-        arrays.append(values.parse(column, frames, starts, sizes))
+        arrays.append(values.parse(column, frames, starts, sizes, table.table))
     image = pa.StructArray.from_arrays(arrays, fields=list(table.arrow))
     if everywhere:
         return image

@@ -21,7 +21,7 @@ from headwater.sources.postgres.pgoutput import (
     parse_relation,
     parse_truncate,
 )
-from headwater.sources.postgres.position import format_lsn
+from headwater.sources.postgres.position import at_lsn, format_lsn
 
 Frame = bytes | memoryview
 
@@ -32,46 +32,50 @@ class ChunkBuilder:
     """Takes frames one by one, gives chunks. `describe` names a relation's schema; None = not captured."""
 
     def __init__(self, start: Position, describe: Callable[[pgoutput.Relation], TableSchema | None]) -> None:
+        # How far the frames go that came in, and how far those that were handed on.
         self.position = start
+        self.handed = start
         self.in_transaction = False
+        # Bytes gathered.
         self.size = 0
         self._describe = describe
         self._frames: list[Frame] = []
-        self._first = start
-        # The open transaction: commit LSN, changes so far, commit time, xid.
+        # The open transaction: commit LSN, changes so far, commit time, xid; and as it was at the first frame.
         self._open = [0, 0, 0, 0]
         self._context = [0, 0, 0, 0]
         self._tables: dict[int, TableSchema | None] = {}
         self._counts: dict[int, int] = {}
         self._commit_time = 0
-        # Frames up to here end a transaction; an empty transaction is cut off again.
+        # Where the open transaction's frames begin; an empty one is cut off again.
         self._begin_at = 0
+        # The last chunk ended inside a transaction: its end must be handed on, even without another frame.
+        self._unfinished = False
         self._ready: list[Chunk] = []
+
+    @property
+    def pending(self) -> bool:
+        """Whether whole transactions wait to be handed on."""
+        return bool(self._ready) or (not self.in_transaction and (bool(self._frames) or self._unfinished))
 
     def add(self, frame: Frame) -> None:
         """One XLogData frame, in the order of the stream."""
         tag = frame[XLOG_HEADER]
         if tag in ROW_KINDS:
-            relation = _OID(frame, XLOG_HEADER + 1)[0]
-            self._open[1] += 1
-            self._counts[relation] = self._counts.get(relation, 0) + 1
-            self._frames.append(frame)
-            self.size += len(frame)
+            self._count(_OID(frame, XLOG_HEADER + 1)[0])
+            self._keep(frame)
             return
         message = bytes(frame[XLOG_HEADER:])
         match tag:
             case pgoutput.BEGIN:
-                self._begin(frame, message)
+                self._begin(frame, parse_begin(message))
             case pgoutput.COMMIT:
-                self._commit(message)
+                self._commit(parse_commit(message))
             case pgoutput.RELATION:
-                self._relate(message)
+                self._relate(parse_relation(message))
             case pgoutput.TRUNCATE:
                 for relation in parse_truncate(message):
-                    self._open[1] += 1
-                    self._counts[relation] = self._counts.get(relation, 0) + 1
-                self._frames.append(frame)
-                self.size += len(frame)
+                    self._count(relation)
+                self._keep(frame)
             case pgoutput.TYPE | pgoutput.ORIGIN | pgoutput.MESSAGE:
                 # Type names come from the catalog; origins and logical messages are not requested.
                 pass
@@ -80,27 +84,34 @@ class ChunkBuilder:
 
     def take(self) -> Chunk | None:
         """Everything gathered so far as one chunk; None when there is nothing."""
-        if self._ready:
-            return self._ready.pop(0)
-        self._cut()
+        if not self._ready and (self._frames or self.pending):
+            self._cut()
         return self._ready.pop(0) if self._ready else None
 
     def tick(self, lsn: int) -> Chunk:
         """An idle log has reached `lsn`: an empty chunk that moves the position there."""
-        self.position = Position(lsn, 0, format_lsn(lsn))
-        self._cut(force=True)
+        self.position = at_lsn(lsn)
+        self._cut()
         return self._ready.pop(0)
 
-    def _begin(self, frame: Frame, message: bytes) -> None:
-        begin = parse_begin(message)
-        self._begin_at = len(self._frames)
+    def _keep(self, frame: Frame) -> None:
         self._frames.append(frame)
         self.size += len(frame)
+
+    def _count(self, relation: int) -> None:
+        self._open[1] += 1
+        self._counts[relation] = self._counts.get(relation, 0) + 1
+
+    def _begin(self, frame: Frame, begin: pgoutput.Begin) -> None:
+        if begin.commit_lsn == self.handed.commit and self.handed.ordinal:
+            # We start inside this transaction, and it comes again from its first change.
+            self.handed = Position(begin.commit_lsn)
+        self._begin_at = len(self._frames)
+        self._keep(frame)
         self._open = [begin.commit_lsn, 0, begin.commit_time, begin.xid]
         self.in_transaction = True
 
-    def _commit(self, message: bytes) -> None:
-        commit = parse_commit(message)
+    def _commit(self, commit: pgoutput.Commit) -> None:
         changes = self._open[1]
         if not changes:
             # Servers before 15 announce transactions that touch no published table.
@@ -110,26 +121,21 @@ class ChunkBuilder:
         self.position = Position(commit.commit_lsn, changes, format_lsn(commit.end_lsn))
         self._commit_time = commit.commit_time
 
-    def _relate(self, message: bytes) -> None:
-        relation = parse_relation(message)
+    def _relate(self, relation: pgoutput.Relation) -> None:
         schema = self._describe(relation)
-        known = self._tables.get(relation.oid)
-        if self._counts.get(relation.oid) and known is not None and (schema is None or schema.id != known.id):
+        if self._counts.get(relation.oid) and schema != self._tables.get(relation.oid):
             # Within a chunk a table has one schema.
             self._cut()
         self._tables[relation.oid] = schema
 
-    def _cut(self, *, force: bool = False) -> None:
+    def _cut(self) -> None:
         """Close the chunk at this frame."""
-        if not self._frames and not force and self.position <= self._first:
-            return
-        lengths = np.fromiter(map(len, self._frames), dtype=np.uint32, count=len(self._frames))
         last = Position(self._open[0], self._open[1]) if self.in_transaction else self.position
         self._ready.append(
             Chunk(
                 frames=b"".join(self._frames),
-                lengths=lengths,
-                first=self._first,
+                lengths=np.fromiter(map(len, self._frames), dtype=np.uint32, count=len(self._frames)),
+                first=self.handed,
                 last=last,
                 whole=not self.in_transaction,
                 tables=tuple(
@@ -142,5 +148,6 @@ class ChunkBuilder:
             )
         )
         self._frames, self._counts, self.size, self._begin_at = [], {}, 0, 0
-        self._first = last
+        self.handed = last
+        self._unfinished = self.in_transaction
         self._context = list(self._open) if self.in_transaction else [0, 0, 0, 0]

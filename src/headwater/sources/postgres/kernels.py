@@ -1,6 +1,6 @@
 """Kernels that find every change and every value in a run of pgoutput frames.
 
-Plain Python compiled by Numba; `pgoutput.py` has the obvious twin of each. They read bytes and write
+Plain Python compiled by Numba; `plain.py` has the obvious twin of each. They read bytes and write
 numbers: no Python object per row. A frame that does not parse is reported by its index, never guessed.
 """
 
@@ -36,7 +36,9 @@ def _i64(frames, at):
 
 @njit("Tuple((i8, i8))(u1[::1], u4[::1])", nogil=True, cache=True)
 def count_changes(frames, lengths):
-    """How many changes the frames hold (a TRUNCATE counts once per table), and the first bad frame or -1."""
+    """How many changes the frames hold (a TRUNCATE counts once per table), and the first bad frame or -1.
+
+    A chunk holds BEGIN and changes, nothing else."""
     at = np.int64(0)
     changes = np.int64(0)
     for i in range(lengths.size):
@@ -58,6 +60,8 @@ def count_changes(frames, lengths):
         elif kind == 66:  # B
             if length != _HEADER + 21:
                 return changes, np.int64(i)
+        else:
+            return changes, np.int64(i)
         at += length
     if at != frames.size:
         return changes, np.int64(lengths.size)
@@ -157,8 +161,9 @@ def _tuple(frames, at, end, columns, row, starts, sizes):
 def tuple_bounds(frames, kind, start, end, columns, has_new, new_start, new_size, has_old, old_start, old_size):
     """Bounds of every value of the rows: [column, row], size -1 NULL, -2 unchanged TOAST.
 
-    `has_old` becomes 0, or the letter K (key only) or O (whole row). Under O the values that the new row
-    left out are taken from the old one. Returns the first bad row, or -1.
+    `has_old` becomes 0, or the letter K (key only) or O (whole row). What the new row left out is taken from
+    the old one where that has it: all of it under O, a key column too long to be logged twice under K.
+    Returns the first bad row, or -1.
     Protocol: "TupleData" in the PostgreSQL manual, Logical Replication Message Formats."""
     for row in range(kind.size):
         has_new[row] = 0
@@ -181,9 +186,9 @@ def tuple_bounds(frames, kind, start, end, columns, has_new, new_start, new_size
             if at < 0:
                 return np.int64(row)
             has_new[row] = 1
-            if has_old[row] == 79:
+            if has_old[row] != 0:
                 for c in range(columns):
-                    if new_size[c, row] == -2:
+                    if new_size[c, row] == -2 and (has_old[row] == 79 or old_size[c, row] >= 0):
                         new_start[c, row] = old_start[c, row]
                         new_size[c, row] = old_size[c, row]
         elif has_old[row] == 0:
@@ -208,7 +213,7 @@ def copy_bounds(text, columns, starts, sizes):
     while at < text.size:
         byte = text[at]
         if byte == 9 or byte == 10:  # tab, newline
-            if column >= columns or row >= starts.shape[1]:
+            if column >= columns or row >= starts.shape[1] or (null and out != begin):
                 return np.int64(row)
             starts[column, row] = begin
             sizes[column, row] = -1 if null else out - begin
@@ -232,6 +237,8 @@ def copy_bounds(text, columns, starts, sizes):
             return np.int64(row)
         code = text[at + 1]
         at += 2
+        if code == 9 or code == 10 or null:
+            return np.int64(row)
         if code == 78 and out == begin:  # \N
             null = True
         elif code == 98:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
+from psycopg import pq
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
@@ -55,6 +56,7 @@ class PostgresLog(Log):
         after: Position,
         describe: Callable[[pgoutput.Relation], TableSchema | None],
         *,
+        confirmed: int = 0,
         temporary: bool = False,
     ) -> None:
         self._options = options
@@ -63,7 +65,8 @@ class PostgresLog(Log):
         self._builder = ChunkBuilder(after, self._remember)
         self._received = flush_lsn(after)
         self._server_end = self._announced = self._received
-        self._confirmed = 0
+        # What the slot has confirmed already: a lower word would move it back on some servers.
+        self._confirmed = confirmed
         self._last_status = self._last_ping = self._last_emit = self._last_tick = 0.0
         self._pgconn = connect_replication(options)
         try:
@@ -83,7 +86,7 @@ class PostgresLog(Log):
             now = time.monotonic()
             self._keep_alive(now)
             wait = deadline - now
-            if self._builder.size and not self._builder.in_transaction:
+            if self._builder.pending:
                 ripe = self._last_emit + GATHER_SECONDS
                 if now >= ripe:
                     return self._emit()
@@ -103,6 +106,9 @@ class PostgresLog(Log):
         if lsn > self._confirmed:
             self._confirmed = lsn
             self._send_status(reply=False)
+
+    def hold(self) -> None:
+        self._send_status_when_due(time.monotonic())
 
     def close(self) -> None:
         self._pgconn.finish()
@@ -126,7 +132,7 @@ class PostgresLog(Log):
             try:
                 count, data = get(1)
             except psycopg.OperationalError as error:
-                raise self._broken(str(error)) from None
+                raise broken(str(error)) from None
             if count > 0:
                 if data[0] == 0x77:  # w
                     builder.add(data)
@@ -137,23 +143,23 @@ class PostgresLog(Log):
             elif count == 0:
                 return False
             else:
-                raise self._broken("the server ended the stream")
+                raise self._ended()
 
     def _consume(self) -> None:
         try:
             self._pgconn.consume_input()
         except psycopg.OperationalError as error:
-            raise self._broken(str(error)) from None
+            # The server's last words may lie behind data that was not looked at yet.
+            self._drain()
+            raise broken(str(error)) from None
 
     def _heard(self, message: bytes) -> None:
         """A keepalive: the server has sent everything up to its WAL end."""
         _kind, wal_end, _time, reply = _KEEPALIVE.unpack(message)
         self._server_end = max(self._server_end, wal_end)
         if not self._builder.in_transaction:
-            # True once everything gathered before this message is handed on.
             self._announced = max(self._announced, wal_end)
-            if not self._builder.size:
-                self._received = max(self._received, wal_end)
+            self._note_received()
         if reply:
             self._send_status(reply=False)
 
@@ -161,15 +167,21 @@ class PostgresLog(Log):
         chunk = self._builder.take()
         self._last_emit = time.monotonic()
         if chunk is not None and chunk.whole:
-            self._received = max(self._received, flush_lsn(chunk.last), self._announced)
+            self._received = max(self._received, flush_lsn(chunk.last))
             self._server_end = max(self._server_end, self._received)
+            self._note_received()
         return chunk
+
+    def _note_received(self) -> None:
+        """What a keepalive said holds once everything that came before it has been handed on."""
+        if not self._builder.pending and not self._builder.in_transaction:
+            self._received = max(self._received, self._announced)
 
     def _tick(self, now: float) -> Chunk | None:
         """An empty chunk when WAL we do not care about has moved the log on."""
-        if self._builder.in_transaction or self._builder.size:
+        if self._builder.in_transaction or self._builder.pending:
             return None
-        moved = self._received - flush_lsn(self._builder.position)
+        moved = self._received - flush_lsn(self._builder.handed)
         if moved >= TICK_BYTES or (moved > 0 and now - self._last_tick >= TICK_SECONDS):
             self._last_tick = now
             return self._builder.tick(self._received)
@@ -181,7 +193,11 @@ class PostgresLog(Log):
         if now - self._last_ping >= PING_SECONDS:
             self._last_ping = now
             self._send_status(reply=True)
-        elif now - self._last_status >= self._options.status_interval_ms / 1000:
+        else:
+            self._send_status_when_due(now)
+
+    def _send_status_when_due(self, now: float) -> None:
+        if now - self._last_status >= self._options.status_interval_ms / 1000:
             self._send_status(reply=False)
 
     def _send_status(self, *, reply: bool) -> None:
@@ -192,7 +208,7 @@ class PostgresLog(Log):
             self._pgconn.put_copy_data(_STATUS.pack(b"r", written, self._confirmed, self._confirmed, now, reply))
             self._pgconn.flush()
         except psycopg.OperationalError as error:
-            raise self._broken(str(error)) from None
+            raise broken(str(error)) from None
         self._last_status = time.monotonic()
 
     # -- starting ----------------------------------------------------------------------------------
@@ -224,20 +240,29 @@ class PostgresLog(Log):
                 return Stop(f'the slot "{self._options.slot}" cannot be read: {error.text}')
         return Retry(f'cannot start reading the slot "{self._options.slot}": {error.text}')
 
-    def _broken(self, text: str) -> HeadwaterError:
-        """The stream ended. What the server said about itself decides whether trying again can help."""
-        words = " ".join(text.split())
-        if "publication" in words and "does not exist" in words:
+    def _ended(self) -> HeadwaterError:
+        """The server ended the stream. Its reason decides whether trying again can help."""
+        result = self._pgconn.get_result()
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return broken("the server ended the stream")
+        error = ReplicationError(result)
+        if error.sqlstate == "42704":
+            # Nothing else is looked up by name while a slot is being decoded.
             return Stop(
                 f'the publication "{self._options.publication}" does not exist at the point the slot has reached',
                 "A publication that was dropped and made again does not help a slot that is behind it:"
                 " drop the slot, remove the state folder and the tables in the lake, and run again",
-                cause=words,
+                cause=error.text,
             )
-        return Retry("the replication connection broke", cause=words)
+        return broken(str(error))
 
     def _remember(self, relation: pgoutput.Relation) -> TableSchema | None:
         schema = self._describe(relation)
         if schema is not None:
             self._schemas[schema.id] = schema
         return schema
+
+
+def broken(text: str) -> Retry:
+    """The connection is gone, for now."""
+    return Retry("the replication connection broke", cause=" ".join(text.split()))

@@ -1,14 +1,12 @@
-"""pgoutput messages, parsed the obvious way. No I/O.
+"""pgoutput's letters, and the messages around rows: BEGIN, COMMIT, RELATION, TRUNCATE. No I/O.
 
-Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 1. The tail uses
-the parsers of rare messages; for row messages these functions are the plain twins that the tests hold
-`kernels.py` to.
+Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 1. Rows are left
+to `kernels.py`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.errors import Stop
@@ -32,7 +30,7 @@ class Malformed(Stop):
 
     def __init__(self, frame: int, kind: int) -> None:
         super().__init__(
-            f"frame {frame} is not a valid pgoutput message (kind {chr(kind)!r})",
+            f"frame {frame} is not a pgoutput message that a chunk may hold (kind {chr(kind)!r})",
             "If the journal is damaged: remove it; what was not confirmed is read again from the slot",
         )
 
@@ -116,60 +114,3 @@ def parse_truncate(message: bytes) -> list[int]:
 def _text(message: bytes, start: int) -> tuple[str, int]:
     end = message.index(b"\0", start)
     return bytes(message[start:end]).decode(), end + 1
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row change, with the byte bounds of every value inside `message`."""
-
-    kind: int
-    relation: int
-    old_kind: str
-    old: list[tuple[int, int]] | None
-    new: list[tuple[int, int]] | None
-
-
-def parse_row(message: bytes) -> Row:
-    """Protocol messages 'I', 'U', 'D', one obvious line at a time."""
-    kind = message[0]
-    (relation,) = struct.unpack_from("!I", message, 1)
-    at, old_kind, old, new = 5, "", None, None
-    if chr(message[at]) in "KO":
-        old_kind = chr(message[at])
-        old, at = tuple_bounds_plain(message, at + 1)
-    if at < len(message) and chr(message[at]) == "N":
-        new, at = tuple_bounds_plain(message, at + 1)
-    if new is not None and old is not None and old_kind == "O":
-        # REPLICA IDENTITY FULL: the old row has what the new one left out.
-        new = [o if n[1] == UNCHANGED else n for n, o in zip(new, old, strict=True)]
-    return Row(kind, relation, old_kind, old, new)
-
-
-def tuple_bounds_plain(message: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
-    """Where each value of a TupleData begins and how long it is (-1 NULL, -2 unchanged TOAST)."""
-    (count,) = struct.unpack_from("!H", message, at)
-    at += 2
-    bounds = []
-    for _ in range(count):
-        match chr(message[at]):
-            case "n":
-                bounds.append((0, NULL))
-                at += 1
-            case "u":
-                bounds.append((0, UNCHANGED))
-                at += 1
-            case "t" | "b":
-                (length,) = struct.unpack_from("!I", message, at + 1)
-                bounds.append((at + 5, length))
-                at += 5 + length
-            case other:
-                raise Malformed(0, ord(other))
-    return bounds, at
-
-
-def split_frames(frames: bytes | memoryview, lengths: list[int]) -> Iterator[bytes]:
-    """The XLogData frames of a chunk, one by one."""
-    at = 0
-    for length in lengths:
-        yield bytes(frames[at : at + length])
-        at += length

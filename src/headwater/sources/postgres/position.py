@@ -16,6 +16,11 @@ def format_lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
+def at_lsn(lsn: int) -> Position:
+    """The position between transactions at an LSN."""
+    return Position(lsn, 0, format_lsn(lsn))
+
+
 def flush_lsn(position: Position) -> int:
     """What may be confirmed once `position` is durable.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +25,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 def main() -> None:
     arguments = parse()
-    console = Console()
+    # A pipe has no width; the table has.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
     chosen = [contestant for contestant in CONTESTANTS if matches(contestant, arguments.only)]
     results = {contestant.name: Result(contestant.name, contestant.title) for contestant in chosen}
     about = {"machine": machine.facts(), "load_before": machine.load(), "rounds": arguments.rounds}

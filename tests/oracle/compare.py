@@ -44,6 +44,21 @@ LIVE_SNAPSHOT = (
     Allowed("value.payload.source.txId", "the transaction that side's snapshot saw last"),
     Allowed("value.payload.source.sequence", "made of the LSN above"),
 )
+# Where Debezium loses or changes a value, we keep it. Each is shown by a case of the suite.
+BETTER = (
+    Allowed("value.payload.*.a_time*", "Debezium cuts the elements of time[] to milliseconds"),
+    Allowed("value.payload.*.c_name", "Debezium streams every value of the type name as null", theirs="None"),
+    Allowed(
+        "value.payload.*.c_interval",
+        "Debezium saturates an interval beyond 292,000 years",
+        theirs="-92233720368547758*",
+    ),
+    Allowed(
+        "value.payload.*.b",
+        "Debezium gives null for unchanged TOAST of bytea as base64: no longer told from NULL",
+        theirs="None",
+    ),
+)
 # A recording was made on another server at another time.
 RECORDED = (
     *LIVE,
@@ -127,6 +142,8 @@ def _differ(path: str, their: Any, our: Any, allowed: Sequence[Allowed]) -> Iter
             if their == our and type(their) is type(our):
                 return
             if type(their) is type(our) and _allows(allowed, path, their):
+                return
+            if _allows(BETTER, path, their):
                 return
             yield f"{path}: {_short(their)} ≠ {_short(our)}"
 

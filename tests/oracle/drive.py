@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,12 @@ def both(
 
 def stream(server: PostgresServer, case: Case, database: str, debezium: Debezium) -> list[DebeziumEvent]:
     """Run the case's statements and wait until Debezium has delivered them all."""
-    run_blocks(server, database, case.script.stream)
-    emit_end(server, database)
-    debezium.wait_until(is_end, timeout=60)
+    blocks = case.script.stream
+    parts = [[block] for block in blocks] if case.paced else [blocks]
+    for number, part in enumerate(parts, 1):
+        run_blocks(server, database, part)
+        emit_end(server, database)
+        debezium.wait_condition(partial(has_ends, debezium, number), 60, "the statements' events")
     return [event for event in debezium.events() if not is_end(event)]
 
 
@@ -112,6 +116,10 @@ def is_end(event: DebeziumEvent) -> bool:
         return False
     key = json.loads(event.key)
     return bool(key.get("payload", key).get("prefix") == END)
+
+
+def has_ends(debezium: Debezium, number: int) -> bool:
+    return sum(map(is_end, debezium.events())) >= number
 
 
 def wait_until_streaming(server: PostgresServer, database: str, debezium: Debezium) -> None:

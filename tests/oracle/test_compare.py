@@ -24,7 +24,7 @@ def altered(change: Callable[[str], str]) -> DebeziumEvent:
 
 
 def test_every_case_has_its_recording() -> None:
-    assert {golden_file(case).name for case in CASES} == {path.name for path in GOLDEN.glob("*.json")}
+    assert [case.name for case in CASES if not golden_file(case).exists()] == []
 
 
 def test_events_equal_themselves() -> None:

@@ -22,9 +22,21 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 SHORT = {"operations.defaults"}
 
 
+# What is known to differ still; strict, so that whoever closes a gap takes it from this list.
+EVERYWHERE = "source.sequence lacks the previous commit, and snapshot rows lack source.txId"
+GAPS = {
+    "infinities": "NaN in numeric(p,s) stops the decoder before the format is asked",
+    "operations": "logical messages and the transaction topic; a key made of a unique index",
+    "partitions": "Debezium copies the rows of a partition under the root's name as well",
+    "columns": "options that choose, mask and truncate columns",
+    "evolution": "the shape of a table that was altered later",
+}
+
+
 def parameters() -> Iterator[object]:
     for case in CASES:
         marks = [] if case.name in SHORT else [pytest.mark.slow]
+        marks.append(pytest.mark.xfail(strict=True, reason=GAPS.get(case.sql, EVERYWHERE)))
         yield pytest.param(case, id=case.name, marks=marks)
 
 
@@ -52,8 +64,5 @@ def test_the_recording_is_what_debezium_gives_today(postgres: PostgresServer, ca
 @pytest.mark.parametrize("case", list(parameters()))
 def test_headwater_gives_what_debezium_gives(postgres: PostgresServer, case: Case, tmp_path: Path) -> None:
     skip_without_xml(postgres, case)
-    try:
-        theirs, ours = both(postgres, case, case.name, tmp_path, capture)
-    except NotImplementedError as missing:
-        pytest.skip(str(missing))
+    theirs, ours = both(postgres, case, case.name, tmp_path, capture)
     assert differences(theirs, ours, LIVE) == []

@@ -84,17 +84,24 @@ def _compare_values(source: pa.Table, lake: pa.Table, key: Sequence[str], into: 
 
 def differing(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
     """For every row whether two columns of one type differ; NULL equals NULL, NaN equals NaN."""
-    if one.equals(other):
-        # Nested types have no equality by element, and nearly always this is the answer.
-        return np.zeros(len(one), dtype=bool)
+    if pa.types.is_floating(one.type):
+        return _differing_floats(one, other)
     if pa.types.is_nested(one.type):
+        if one.equals(other) and not _has_floats(one.type):
+            # Nested types have no equality by element, and nearly always this is the answer.
+            return np.zeros(len(one), dtype=bool)
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         # repr: exact for numbers, tells None from empty, and one NaN from none.
         return np.array([repr(left) != repr(right) for left, right in pairs], dtype=bool)
-    if pa.types.is_floating(one.type):
-        return _differing_floats(one, other)
     equal = pc.fill_null(pc.equal(one, other), False)
     return ~np.asarray(pc.or_(equal, pc.and_(pc.is_null(one), pc.is_null(other))))
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Arrow takes -0 for 0 inside of lists too."""
+    if pa.types.is_nested(kind):
+        return any(_has_floats(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _differing_floats(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:

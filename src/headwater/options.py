@@ -125,7 +125,7 @@ def parse_options(cls: type[T], given: Mapping[str, Any], *, where: str, name: s
             patterned = next((d for d in known.values() if d.takes(key)), None)
             if patterned is None:
                 raise unknown_key(key, by_alias, where)
-            values.setdefault(patterned.name, {})[key] = value if isinstance(value, str) else ",".join(value)
+            values.setdefault(patterned.name, {})[key] = ",".join(value) if isinstance(value, list) else str(value)
             continue
         if found.name in values:
             raise Usage(f"{where}: {key!r} and {said[found.name]!r} are two names of one option; keep one")

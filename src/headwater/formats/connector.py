@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from headwater.event import TableSchema
+from headwater.event import Column, TableSchema
 from headwater.formats.connect import Schema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.row import RowForm
@@ -49,6 +49,9 @@ class Connector(Protocol):
 
     def row(self, table: TableSchema, options: DebeziumOptions) -> RowForm:
         """The forms of a table's columns; columns without a mapping are left out."""
+
+    def size(self, column: Column) -> tuple[str, int | None, int | None]:
+        """(type name, length, scale) of a column as the source declares it, for *.propagate.source.type."""
 
     def topic_parts(self, table: TableSchema) -> tuple[str, ...]:
         """What follows the prefix in the name of the table's topic."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema
 from headwater.formats import envelope, kernels, names
+from headwater.formats.column_options import ColumnRules
 from headwater.formats.connect import STRING, quote
 from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
@@ -94,10 +95,11 @@ class Plan:
         self.options = options
         self.connector = connector
         self.topic = names.topic_name(options, *connector.topic_parts(table))
-        self.row = connector.row(table, options)
+        whole = connector.row(table, options)
+        self.row = ColumnRules(options).row(whole, table, connector.size)
         columns = [column.name for column in table.columns]
         self.key_columns = names.key_columns(options, table.table, columns, table_key(table))
-        self.key = key_form(self.row, self.key_columns)
+        self.key = key_form(whole, self.key_columns)
         self.skipped = np.array([ord(letter) for letter in options.skipped_operations if letter != "none"], np.uint8)
         self.source = envelope.SourceBlock(table, options, connector)
         self.value_template = self._value_template()

@@ -87,6 +87,32 @@ class DebeziumOptions:
     message_key_columns: str = option(
         "", help="table-regex:column,column; … instead of the primary key", aliases=["message.key.columns"]
     )
+    column_include_list: str = option(
+        "",
+        help="columns in the events' values: regular expressions of schema.table.column",
+        aliases=["column.include.list"],
+    )
+    column_exclude_list: str = option(
+        "", help="columns that are left out of the values, never of the key", aliases=["column.exclude.list"]
+    )
+    column_rules: dict[str, str] = option(
+        {},
+        help="column.mask.with.<n>.chars, column.mask.hash.v2.<algorithm>.with.salt.<salt>,"
+        " column.mask.hash.<algorithm>.with.salt.<salt>, column.truncate.to.<n>.chars: columns to hide or shorten",
+        pattern=r"column\.(mask\.with|truncate\.to)\.\d+\.chars|column\.mask\.hash\.(v2\.)?[^.]+\.with\.salt\..+",
+    )
+    column_propagate_source_type: str = option(
+        "", help="columns whose schema names the source's own type", aliases=["column.propagate.source.type"]
+    )
+    datatype_propagate_source_type: str = option(
+        "", help="the same by type names, e.g. numeric", aliases=["datatype.propagate.source.type"]
+    )
+    processing_failure: str = option(
+        "fail",
+        help="an event that cannot be made: fail, or leave it out (warn says so in the log)",
+        aliases=["event.processing.failure.handling.mode"],
+        choices=["fail", "warn", "skip", "ignore"],
+    )
     schema_name_adjustment: str = option(
         "none",
         help="make schema names fit for Avro",

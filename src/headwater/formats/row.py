@@ -45,10 +45,6 @@ class ColumnForm:
             return self.schema.default
         return "null" if self.schema.optional else self.zero
 
-    def key_part(self) -> ColumnForm:
-        """The same column inside a key."""
-        return replace(self, schema=self.schema.as_optional(False))
-
 
 @dataclass(frozen=True)
 class RowForm:
@@ -111,4 +107,4 @@ def key_form(row: RowForm, columns: Sequence[str]) -> RowForm | None:
     if not columns:
         return None
     by_name = {form.column: form for form in row.columns}
-    return RowForm(row.table, tuple(by_name[name].key_part() for name in columns), row.on_failure)
+    return RowForm(row.table, tuple(by_name[name] for name in columns), row.on_failure)

@@ -19,6 +19,7 @@ from headwater.formats.row import ColumnForm, RowForm
 from headwater.formats.text import Slot, Template, Text, null_state
 from headwater.formats.writers import int_text, long_text, longs_of
 from headwater.sources.postgres.debezium_defaults import default_text
+from headwater.sources.postgres.debezium_size import column_size
 from headwater.sources.postgres.debezium_types import shape
 
 # A JSON array of two strings, inside a JSON string.
@@ -37,6 +38,9 @@ class PostgresConnector:
     def row(self, table: TableSchema, options: DebeziumOptions) -> RowForm:
         forms = (column_form(column, place, options) for place, column in enumerate(table.columns))
         return RowForm(table.table, tuple(form for form in forms if form is not None), options.converting_failure)
+
+    def size(self, column: Column) -> tuple[str, int | None, int | None]:
+        return column_size(column)
 
     def topic_parts(self, table: TableSchema) -> tuple[str, ...]:
         return (table.schema, table.name)

@@ -32,7 +32,9 @@ def assert_lake_equals_source(database: Any, lake: Path, tables: Iterable[str]) 
         got = sorted(map(_comparable, lake_rows(lake, table)))
         missing = [row for row in expected if row not in set(got)]
         extra = [row for row in got if row not in set(expected)]
-        assert got == expected, f"{table}: {len(missing)} rows missing, {len(extra)} too many: {missing[:2]} {extra[:2]}"
+        assert got == expected, (
+            f"{table}: {len(missing)} rows missing, {len(extra)} too many: {missing[:2]} {extra[:2]}"
+        )
 
 
 def _comparable(row: dict[str, Any]) -> str:

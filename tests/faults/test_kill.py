@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.lake import assert_lake_equals_source
 
 from headwater.sinks.delta import Delta, DeltaOptions
 from headwater.sources.postgres.position import flush_lsn, parse_lsn
 from headwater.testing.load import TABLES, AwkwardLoad
 from headwater.testing.pipeline import PipelineProcess
-from tests.lake import assert_lake_equals_source
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.lake import assert_lake_equals_source, lake_rows
 
 from headwater.testing import PostgresServer, wait_until
 from headwater.testing.pipeline import PipelineProcess
-from tests.lake import assert_lake_equals_source, lake_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
@@ -44,12 +44,18 @@ def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_valu
     pipeline.wait_streaming()
     database.execute("update public.t set n = -1 where id <= 50")  # leaves `body` out of the log
     database.execute("update public.t set id = id + 1000 where id = 60")  # key change with unchanged TOAST
-    database.execute("insert into public.t values (500, repeat('y', 9000), 1); update public.t set n = 2 where id = 500")
+    database.execute(
+        "insert into public.t values (500, repeat('y', 9000), 1); update public.t set n = 2 where id = 500"
+    )
     database.execute("delete from public.t where id = 70")
     database.execute(f"insert into {hostile} values (2, 'two'); update {hostile} set id = 3 where id = 1")
     database.execute("alter table public.t add column late int; update public.t set late = 5 where id < 5")
-    database.execute("create table public.born_late (id int primary key, v text); insert into born_late values (1, 'a')")
-    wait_until(lambda: any(row["late"] == 5 for row in lake_rows(pipeline.lake, "public.t") if "late" in row), 90, "late")
+    database.execute(
+        "create table public.born_late (id int primary key, v text); insert into born_late values (1, 'a')"
+    )
+    wait_until(
+        lambda: any(row["late"] == 5 for row in lake_rows(pipeline.lake, "public.t") if "late" in row), 90, "late"
+    )
     assert pipeline.stop(signal.SIGINT) == 0, pipeline.output()[-3000:]
 
     assert_lake_equals_source(database, pipeline.lake, ["public.t"])
@@ -64,12 +70,12 @@ def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_valu
 
 def test_an_idle_database_does_not_pin_wal_while_others_write(database, pipeline):
     database.execute("create table public.t (id int primary key); create table public.other (x text)")
-    pipeline.file.write_text(pipeline.file.read_text().replace("type: postgres", "type: postgres\n  tables: [public.t]"))
+    pipeline.file.write_text(
+        pipeline.file.read_text().replace("type: postgres", "type: postgres\n  tables: [public.t]")
+    )
     pipeline.start()
     pipeline.wait_streaming()
-    retained = (
-        "select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) from pg_replication_slots where slot_name = %s"
-    )
+    retained = "select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) from pg_replication_slots where slot_name = %s"
     for _ in range(6):
         database.execute("insert into public.other select repeat('x', 1000) from generate_series(1, 12000)")
         time.sleep(0.5)
@@ -130,7 +136,13 @@ def test_no_secret_is_left_anywhere(tmp_path):
         server.execute("create table public.t (id int primary key); insert into public.t values (1)")
         os.environ["CANARY"] = canary
         pipeline = PipelineProcess(
-            tmp_path, {"source": {"type": "postgres", "url": server.url(password="${CANARY}").replace("%24%7BCANARY%7D", "${CANARY}")}}
+            tmp_path,
+            {
+                "source": {
+                    "type": "postgres",
+                    "url": server.url(password="${CANARY}").replace("%24%7BCANARY%7D", "${CANARY}"),
+                }
+            },
         )
         try:
             pipeline.start()
@@ -143,9 +155,7 @@ def test_no_secret_is_left_anywhere(tmp_path):
         finally:
             del os.environ["CANARY"]
             pipeline.close()
-    leaks = [
-        path for path in tmp_path.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()
-    ]
+    leaks = [path for path in tmp_path.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()]
     assert leaks == []
 
 
@@ -156,7 +166,11 @@ def test_no_secret_is_left_anywhere(tmp_path):
         ({"source": {"type": "postgres", "url": "postgresql://nobody@127.0.0.1:{port}/postgres"}}, 2, "refused"),
         ({"source": {"type": "postgres", "url": "postgresql://postgres@127.0.0.1:1/postgres"}}, 1, "cannot reach"),
         ({"source": {"type": "postgres", "url": "{url}", "tabels": ["x"]}}, 2, "did you mean 'tables'?"),
-        ({"source": {"type": "postgres", "url": "{url}", "publication_autocreate": "disabled"}}, 2, "create publication"),
+        (
+            {"source": {"type": "postgres", "url": "{url}", "publication_autocreate": "disabled"}},
+            2,
+            "create publication",
+        ),
         ({"source": {"type": "postgrs"}}, 2, "did you mean 'postgres'?"),
         ({"sinks": [{"type": "delta", "path": "x", "mode": "scd2"}]}, 2, "scd2"),
     ],

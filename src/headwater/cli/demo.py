@@ -81,7 +81,8 @@ def play(stage: Stage, screen: Screen, closing: threading.Event, seconds: float,
     screen.say(f"starting the pipeline {stage.file}: Spark takes some seconds to start")
     stage.start_pipeline()
     with screen:
-        while not stage.streaming and not closing.wait(0.2):
+        while not stage.streaming and not closing.wait(LOOK_SECONDS):
+            stage.look()
             screen.show()
         stage.start_traffic(rate)
         until = time.monotonic() + seconds

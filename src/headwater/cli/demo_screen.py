@@ -85,7 +85,7 @@ def summary(stage: Stage) -> Iterator[str]:
     sink = stage.sink
     if not sink.changes:
         loaded = f", {sum(sink.loaded.values()):,} rows loaded" if sink.loaded else ""
-        yield f"phase      {stage.phase}{loaded}"
+        yield f"phase      {stage.phase}{loaded} ({time.monotonic() - stage.opened:.0f} s)"
         return
     yield f"phase      {stage.phase}; the shop has made {stage.shop.get('transactions', 0):,} transactions"
     yield f"flow       {sink.rate():,.0f} changes/s; {sink.changes:,} changes in {sink.batches:,} batches"

@@ -65,6 +65,7 @@ class Stage:
         self._failure: BaseException | None = None
         self._traffic: subprocess.Popen[str] | None = None
         self._connection: psycopg.Connection[Any] | None = None
+        self.opened = time.monotonic()
         self.began = self.ended = 0.0
 
     def __enter__(self) -> Self:

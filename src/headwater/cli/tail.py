@@ -36,7 +36,11 @@ def add(verbs: Any) -> None:
     parser.add_argument("--publication", default="", help="read this publication; it must exist")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="stop after N events")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="K=V", help="any source or Debezium option, e.g. topic.prefix=shop"
+        "--option",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="any source or Debezium option, e.g. topic.prefix=shop",
     )
     parser.set_defaults(verb=tail)
 
@@ -107,10 +111,11 @@ def encoder(source: Source, form: str, options: DebeziumOptions) -> Any:
         keyed: list[tuple[int, int, int, str]] = []
         for batch in batches:
             positions = list(zip(*(batch.records.column(c).to_pylist() for c in ("commit", "ordinal")), strict=True))
-            if form == "flat":
-                texts = enumerate(flat.json_lines(batch).to_pylist())
-            else:
-                texts = debezium_lines(debezium, batch, now)
+            texts: Iterator[tuple[int, str]] = (
+                enumerate(flat.json_lines(batch).to_pylist())
+                if form == "flat"
+                else debezium_lines(debezium, batch, now)
+            )
             keyed.extend((*positions[change], n, text) for n, (change, text) in enumerate(texts))
         keyed.sort(key=lambda entry: entry[:3])
         return (entry[3] for entry in keyed)

@@ -45,7 +45,10 @@ class Connector(Protocol):
 
     # Debezium's word for it, in `source.connector`.
     name: ClassVar[str]
-    database: str
+
+    @property
+    def database(self) -> str:
+        """What `source.db` says."""
 
     def row(self, table: TableSchema, options: DebeziumOptions) -> RowForm:
         """The forms of a table's columns; columns without a mapping are left out."""

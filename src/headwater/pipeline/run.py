@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, Stop
@@ -98,18 +99,21 @@ class Run:
         # starts, and not in every worker at the same time.
         compiling = threading.Thread(target=definition.source.warm_up)
         compiling.start()
-        spark = start_session(definition.name, definition.spark, definition.state / "spark.log")
+        loads = definition.source.options.snapshot != "no_data"
+        tables = definition.source.tables()
+        settings = {k: v for sink in definition.sinks.values() for k, v in sink.spark_settings(tables).items()}
+        spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
         wait_for_tail(self.journal, tail)
         compiling.join()
         cores = spark.sparkContext.defaultParallelism
-        loads = definition.source.options.snapshot != "no_data"
-        tables = definition.source.tables() if loads else []
         for name, sink in definition.sinks.items():
             spark.range(0, cores, 1, cores).mapInArrow(warm_up(definition.source.type, sink), "id bigint").collect()
 
             def load(wanted: list[TableSchema], name: str = name, sink: Sink = sink) -> None:
                 self.status.phase = f"loading {len(wanted)} tables"
-                self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
+                self._say(
+                    f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5)
+                )
 
                 def progress(table: str, rows: int) -> None:
                     self.status.loaded(name, table, rows)
@@ -119,7 +123,7 @@ class Run:
                 self.status.phase = "streaming"
 
             missing = [table for table in tables if sink.table_position(table) is None]
-            if missing:
+            if missing and loads:
                 load(missing)
             flow = SinkFlow(
                 spark,
@@ -127,7 +131,8 @@ class Run:
                 sink,
                 self.journal,
                 load=load if loads else None,
-                on_batch=lambda changed, commit_time, name=name: self.status.batch(name, changed, commit_time),
+                on_batch=partial(self.status.batch, name),
+                say=self._say,
                 max_bytes=definition.batch_max_bytes,
                 checkpoint=definition.state / "checkpoints" / name,
             )

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from headwater.errors import Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.sources.base import Finding
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -92,3 +95,19 @@ class Sink(ABC):
         """What the target holds of a table now; None when it has no such table. Optional: Usage when the target
         is no mirror of the source or cannot be read."""
         raise Usage(f"what is in a sink of type {self.type} cannot be compared with the source")
+
+    # -- tables that Spark itself writes -------------------------------------------------------------
+
+    def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
+        """Settings that the session must be started with (jars, extensions); none for most sinks."""
+        return {}
+
+    def takes_frame(self, table: TableSchema, settings: Mapping[str, str]) -> bool:
+        """Whether the next batch of this table goes to `write_frame` instead of `write`.
+
+        `settings` are the session's, as far as `spark_settings` named them. Asked on executors."""
+        return False
+
+    def write_frame(self, spark: SparkSession, table: TableSchema, frame: DataFrame, upto: Position) -> Written:
+        """As `write`, on the driver, with one DataFrame of decoded changes (columns of `change_schema`)."""
+        raise NotImplementedError

@@ -38,7 +38,9 @@ class ReaderOptions:
     name: str = option("reader", help="name of this reader: its slot, its consumer, its state folder")
     state: str = option(".headwater/{name}", help="folder with the journal")
     journal_max_bytes: int = option(20 << 30, help="cap of the journal")
-    max_rows: int = option(0, help="rows in one micro-batch at most", aliases=["maxRowsPerTrigger", "maxrowspertrigger"])
+    max_rows: int = option(
+        0, help="rows in one micro-batch at most", aliases=["maxRowsPerTrigger", "maxrowspertrigger"]
+    )
     max_bytes: int = option(
         64 << 20, help="raw bytes in one micro-batch", aliases=["maxBytesPerTrigger", "maxbytespertrigger"]
     )
@@ -74,7 +76,9 @@ class Reading:
         url = given.get("url", "")
         source = source_class(given["type"]) if given.get("type") else source_for_url(url) if url else None
         if source is None:
-            raise Usage("format('headwater'): say where to read", "option('url', 'postgresql://user@host:5432/database')")
+            raise Usage(
+                "format('headwater'): say where to read", "option('url', 'postgresql://user@host:5432/database')"
+            )
         own, debezium, rest = split_options(
             dict(given), ReaderOptions, DebeziumOptions, source.options_class, where="format('headwater')"
         )
@@ -91,7 +95,9 @@ class Reading:
         for table in self.source.candidates():
             if table.table == self.options.table:
                 return table
-        raise Usage(f"there is no table {self.options.table!r} to capture", "Write it as schema.table, in its exact case")
+        raise Usage(
+            f"there is no table {self.options.table!r} to capture", "Write it as schema.table, in its exact case"
+        )
 
     def read(self, part: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
         """One slice as Spark rows."""
@@ -183,7 +189,9 @@ class ChangeReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         if self.reading.journal.about() is None:
-            raise Usage(f"there is no journal in {self.reading.journal.path}", "Name the state folder: option('state', …)")
+            raise Usage(
+                f"there is no journal in {self.reading.journal.path}", "Name the state folder: option('state', …)"
+            )
         index = JournalReader(self.reading.journal)
         index.refresh()
         after = parse_position(self.reading.options.after) if self.reading.options.after else index.start
@@ -207,4 +215,6 @@ def parse_position(text: str) -> Position:
     try:
         return Position(int(commit), int(ordinal or 0))
     except ValueError as error:
-        raise Usage(f"{text!r} is not a position", "Write commit:ordinal as in the columns of a row, or JSON") from error
+        raise Usage(
+            f"{text!r} is not a position", "Write commit:ordinal as in the columns of a row, or JSON"
+        ) from error

@@ -11,20 +11,23 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, Retry
 from headwater.event import ORIGIN, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal
 from headwater.sinks.base import Sink
+from headwater.spark.rows import arrow_schema, table_schema
 from headwater.spark.slice_stream import SliceSource
-from headwater.spark.work import RESULT, UNLOADED, apply_slices, error_from_json
+from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_of_table, error_from_json
 
 # A sink that fails for a moment is tried again; longer each time, up to this.
 MAX_BACKOFF_SECONDS = 30.0
 # A batch that Spark cannot run this often in a row will not run by itself.
 MAX_SPARK_FAILURES = 3
+
+SESSION_KEYS = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 OnBatch = Callable[[dict[str, int], int], None]
 LoadTables = Callable[[list[TableSchema]], None]
@@ -45,6 +48,7 @@ class SinkFlow:
         *,
         load: LoadTables | None,
         on_batch: OnBatch,
+        say: Callable[[str], None],
         max_bytes: int,
         checkpoint: Path,
     ) -> None:
@@ -58,8 +62,11 @@ class SinkFlow:
         self.trouble = ""
         self._load = load
         self._on_batch = on_batch
+        self._say = say
         self._max_bytes = max_bytes
         self._checkpoint = checkpoint
+        # What sinks may ask of the session: whether it was started with what they need.
+        self._settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if key in SESSION_KEYS}
         self._query: StreamingQuery | None = None
         self._busy = threading.Lock()
         self._stopping = False
@@ -129,17 +136,24 @@ class SinkFlow:
             except Retry as error:
                 if self._stopping:
                     raise
-                self.trouble = error.what
-            except PySparkException:
+                self._worry(str(error))
+            except PySparkException as error:
                 # Spark itself, e.g. a worker that died over and over: a second attempt has no second effect.
                 failures += 1
                 if self._stopping or failures >= MAX_SPARK_FAILURES:
                     raise
+                self._worry(f"Spark failed to run a batch; trying again: {str(error)[:500]}")
             time.sleep(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
+    def _worry(self, text: str) -> None:
+        """Tell people once why this sink does not go on."""
+        if text != self.trouble:
+            self._say(f"{self.name}: {text}")
+        self.trouble = text
+
     def _once(self, slices: DataFrame) -> None:
-        work = apply_slices(self.sink, load_first=self._load is not None)
+        work = apply_slices(self.sink, self._settings, load_first=self._load is not None)
         results = slices.mapInArrow(work, RESULT).collect()
         errors = [error_from_json(row.error) for row in results if row.error]
         if errors:
@@ -153,9 +167,19 @@ class SinkFlow:
         done = [row for row in results if not row.note]
         if not done:
             return
-        self._advance(max(Position.from_json(row.upto) for row in done))
+        upto = max(Position.from_json(row.upto) for row in done)
         changed = {row.table: row.changes for row in done if row.table}
+        for row in results:
+            if row.note == FRAME:
+                changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
+        self._advance(upto)
         self._on_batch(changed, max((row.commit_time for row in done if row.table), default=0))
+
+    def _write_frame(self, slices: DataFrame, table: TableSchema, upto: Position) -> int:
+        """A table that Spark itself writes: its changes of this batch as one DataFrame."""
+        schema = table_schema(table)
+        frame = slices.mapInArrow(changes_of_table(table, arrow_schema(schema)), schema)
+        return self.sink.write_frame(self.spark, table, frame, upto).changes
 
     def _advance(self, upto: Position) -> None:
         failpoint("sink.before_advance")

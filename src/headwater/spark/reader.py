@@ -134,7 +134,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def admit(
-    blocks: Sequence[BlockRef], end: Position, limit: ReadLimit, cut: Callable[[BlockRef, int], Position], table: str | None
+    blocks: Sequence[BlockRef],
+    end: Position,
+    limit: ReadLimit,
+    cut: Callable[[BlockRef, int], Position],
+    table: str | None,
 ) -> Position:
     """How far one batch goes. Bytes are counted by blocks and end with a transaction if they can; rows exactly."""
     match limit:
@@ -163,4 +167,5 @@ def to_offset(position: Position) -> Offset:
 
 
 def from_offset(offset: Offset) -> Position:
+    """What `to_offset` made."""
     return Position(int(offset["commit"]), int(offset["ordinal"]), str(offset["resume"]))

@@ -64,7 +64,9 @@ class SliceStreamReader(JournalStreamReader):
             about = self.journal.about() or {}
             idle = Slice(str(self.journal.path), str(about["source"]), after, upto, (), ())
             return [SlicePartition(idle.to_json())]
-        return [SlicePartition(part.to_json()) for part in plan_by_table(self.journal, blocks, after, upto, self._tasks)]
+        return [
+            SlicePartition(part.to_json()) for part in plan_by_table(self.journal, blocks, after, upto, self._tasks)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array([partition.value], pa.string())], names=["slice"])

@@ -51,7 +51,9 @@ class Slice:
         )
 
 
-def plan_by_table(journal: Journal, blocks: Sequence[BlockRef], after: Position, upto: Position, tasks: int) -> list[Slice]:
+def plan_by_table(
+    journal: Journal, blocks: Sequence[BlockRef], after: Position, upto: Position, tasks: int
+) -> list[Slice]:
     """One slice per task, each owning some tables whole: order per table and per key holds.
 
     Cost grows with what changed: only tables named in the blocks are looked at."""
@@ -97,7 +99,8 @@ def _slice(
         for block in blocks
         if wanted is None or any(run.table in wanted for run in block.header.tables)
     )
-    return Slice(str(journal.path), str(about["source"]), after, upto, None if tables is None else tuple(tables), places)
+    owned = None if tables is None else tuple(tables)
+    return Slice(str(journal.path), str(about["source"]), after, upto, owned, places)
 
 
 def read_slice(part: Slice) -> Iterator[list[ChangeBatch]]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.errors import HeadwaterError, Retry, Stop, Unrepresentable, Usage
-from headwater.event import ChangeBatch
+from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
 from headwater.sinks.base import Sink
+from headwater.spark.rows import fit
 from headwater.spark.slices import Slice, read_slice
 
 RESULT = "table string, changes bigint, seconds double, commit_time bigint, upto string, note string, error string"
@@ -28,29 +30,32 @@ RESULT_ARROW = pa.schema(
         ("seconds", pa.float64()),
         ("commit_time", pa.int64()),
         ("upto", pa.string()),
-        # `unloaded`: the sink has never seen this table; or a receipt of `load_part`.
+        # `unloaded`: the sink has never seen this table; `frame`: Spark writes it, from the driver; both with the
+        # table's schema in `upto`. Or a receipt of `load_part`.
         ("note", pa.string()),
         ("error", pa.string()),
     ]
 )
 UNLOADED = "unloaded"
+FRAME = "frame"
 
 Batches = Iterator[pa.RecordBatch]
 _KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Unrepresentable, HeadwaterError)}
 
 
-def apply_slices(sink: Sink, *, load_first: bool) -> Callable[[Batches], Batches]:
-    """Slices → decoded changes → the sink. With `load_first`, a table the sink has never loaded is only named."""
+def apply_slices(sink: Sink, settings: Mapping[str, str], *, load_first: bool) -> Callable[[Batches], Batches]:
+    """Slices → decoded changes → the sink. Tables that the driver must see to are only named: with `load_first`
+    those the sink has never loaded, and those that Spark writes itself under the session's `settings`."""
 
     def work(batches: Batches) -> Batches:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield _rows(_apply(sink, Slice.from_json(text), load_first))
+                yield _rows(_apply(sink, Slice.from_json(text), settings, load_first))
 
     return work
 
 
-def _apply(sink: Sink, part: Slice, load_first: bool) -> Iterator[dict[str, Any]]:
+def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: bool) -> Iterator[dict[str, Any]]:
     upto = part.upto.to_json()
     yield {"table": "", "changes": 0, "upto": upto}
     gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
@@ -68,6 +73,9 @@ def _apply(sink: Sink, part: Slice, load_first: bool) -> Iterator[dict[str, Any]
             if load_first and sink.table_position(newest) is None:
                 yield {"table": table, "note": UNLOADED, "upto": newest.to_json()}
                 continue
+            if sink.takes_frame(newest, settings):
+                yield {"table": table, "note": FRAME, "upto": newest.to_json()}
+                continue
             failpoint("sink.before_write")
             sink.write(newest, batches, part.upto)
             failpoint("sink.after_write")
@@ -82,6 +90,20 @@ def _apply(sink: Sink, part: Slice, load_first: bool) -> Iterator[dict[str, Any]
             "commit_time": last,
             "upto": upto,
         }
+
+
+def changes_of_table(table: TableSchema, target: pa.Schema) -> Callable[[Batches], Batches]:
+    """Slices → the decoded changes of one table, under its newest schema."""
+
+    def work(batches: Batches) -> Batches:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                part = Slice.from_json(text)
+                if part.tables is None or table.table in part.tables:
+                    for decoded in read_slice(replace(part, tables=(table.table,))):
+                        yield from (fit(changes, target) for changes in decoded)
+
+    return work
 
 
 def warm_up(source: str, sink: Sink) -> Callable[[Batches], Batches]:
@@ -101,11 +123,13 @@ def warm_up(source: str, sink: Sink) -> Callable[[Batches], Batches]:
 
 
 def error_to_json(error: HeadwaterError) -> str:
+    """An error as a row's text; the nearest class that every process knows."""
     kind = next((k.__name__ for k in type(error).__mro__ if k.__name__ in _KINDS), "HeadwaterError")
     return json.dumps({"kind": kind, "what": error.what, "cause": error.cause, "remedies": error.remedies})
 
 
 def error_from_json(text: str) -> HeadwaterError:
+    """The error that `error_to_json` wrote."""
     read = json.loads(text)
     return _KINDS[read["kind"]](read["what"], *read["remedies"], cause=read["cause"])
 

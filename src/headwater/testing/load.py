@@ -36,7 +36,7 @@ class AwkwardLoad:
     def create(self) -> None:
         """The tables; external storage makes TOAST of every long text."""
         for statement in TABLES.values():
-            self.connection.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            self.connection.execute(sql.SQL(statement))
         self.connection.execute("alter table public.orders alter column note set storage external")
 
     def run(self, transactions: int) -> None:

@@ -13,6 +13,13 @@ from enum import StrEnum
 # 25-47 s), so the crossover lies above it; where exactly was not measured.
 CROSSOVER_BYTES = 512 << 20
 
+# What a session needs for the Spark engine, resolved by Spark itself at its start.
+SESSION_SETTINGS = {
+    "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
 
 class Engine(StrEnum):
     """Who applies changes to a Delta table."""

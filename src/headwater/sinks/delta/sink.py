@@ -14,7 +14,7 @@ from headwater.errors import Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.options import Secret, option
 from headwater.sinks.base import Contents, Sink, SinkOptions, Written
-from headwater.sinks.delta.engine import CROSSOVER_BYTES, Engine, choose_engine
+from headwater.sinks.delta.engine import CROSSOVER_BYTES, SESSION_SETTINGS, Engine, choose_engine
 from headwater.sinks.delta.keys import merge_key
 from headwater.sinks.delta.place import Lake
 from headwater.sinks.delta.shape import awkward, clashing
@@ -151,10 +151,23 @@ class Delta(Sink):
         changes = self._native(table).write(table, batches, upto)
         return Written(table.table, changes, time.perf_counter() - began)
 
-    def engine(self, table: TableSchema, *, jars: bool) -> Engine:
-        """Who should write the next batch of a table: `write` on an executor, or `write_frame` on the driver.
+    def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
+        """Delta's jars, when the user wants Spark's engine or a table has outgrown the native one."""
+        wanted = self.options.engine == Engine.SPARK or (
+            self.options.engine == "auto" and any(self.engine(table, jars=True) == Engine.SPARK for table in tables)
+        )
+        return SESSION_SETTINGS if wanted else {}
 
-        `jars`: the session has Delta's (see `spark.has_delta`). Reads the table's newest commit."""
+    def takes_frame(self, table: TableSchema, settings: Mapping[str, str]) -> bool:
+        jars = SESSION_SETTINGS.items() <= settings.items()
+        return self.engine(table, jars=jars) == Engine.SPARK
+
+    def engine(self, table: TableSchema, *, jars: bool) -> Engine:
+        """Who should write the next batch of a table. `jars`: the session has Delta's.
+
+        Reads the table's newest commit, but not when the user has decided for native."""
+        if self.options.engine == Engine.NATIVE:
+            return Engine.NATIVE
         log = self._native(table).log
         exists = log.refresh()
         return choose_engine(

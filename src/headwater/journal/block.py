@@ -3,6 +3,7 @@
     magic  header size  payload size  header crc  payload crc | header | lengths | frames
       4        4             8            4            4
 
+The header's checksum covers the sizes too: a damaged size is damage, not an unfinished block.
 Only forms and checks bytes; `writer.py` and `reader.py` know files.
 """
 
@@ -21,6 +22,7 @@ from headwater.event import Chunk, Position, TableRun
 
 MAGIC = b"HWB1"
 PREFIX = struct.Struct("<4sIQII")
+_SIZES = struct.Struct("<IQ")
 
 
 class Damaged(Stop):
@@ -65,7 +67,7 @@ def encode_block(chunk: Chunk, session: str) -> list[bytes | memoryview]:
     ).encode()
     size = len(lengths) + len(chunk.frames)
     crc = zlib.crc32(chunk.frames, zlib.crc32(lengths))
-    return [PREFIX.pack(MAGIC, len(header), size, zlib.crc32(header), crc), header, lengths, chunk.frames]
+    return [PREFIX.pack(MAGIC, len(header), size, _header_crc(header, size), crc), header, lengths, chunk.frames]
 
 
 def decode_prefix(data: bytes) -> tuple[int, int, int, int]:
@@ -78,9 +80,9 @@ def decode_prefix(data: bytes) -> tuple[int, int, int, int]:
     return header_size, payload_size, header_crc, payload_crc
 
 
-def decode_header(data: bytes, crc: int) -> Header:
+def decode_header(data: bytes, payload_size: int, crc: int) -> Header:
     """The header, once its checksum has been seen to hold."""
-    if zlib.crc32(data) != crc:
+    if _header_crc(data, payload_size) != crc:
         raise Damaged("a block's header does not match its checksum")
     read = json.loads(data)
     return Header(
@@ -109,6 +111,10 @@ def decode_payload(header: Header, payload: bytearray, crc: int) -> Chunk:
         context=header.context,
         commit_time=header.commit_time,
     )
+
+
+def _header_crc(header: bytes, payload_size: int) -> int:
+    return zlib.crc32(header, zlib.crc32(_SIZES.pack(len(header), payload_size)))
 
 
 def _position(position: Position) -> list[Any]:

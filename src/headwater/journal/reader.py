@@ -106,15 +106,16 @@ class JournalReader:
 def read_block(path: str | os.PathLike[str], offset: int) -> Chunk:
     """One block from disk, checksums checked. What executors call."""
     with open(path, "rb", buffering=0) as file:
-        prefix = os.pread(file.fileno(), PREFIX.size, offset)
-        header_size, payload_size, header_crc, payload_crc = decode_prefix(prefix)
-        header_bytes = os.pread(file.fileno(), header_size, offset + PREFIX.size)
+        descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
+        header_size, payload_size, header_crc, payload_crc = decode_prefix(os.pread(descriptor, PREFIX.size, offset))
+        if offset + PREFIX.size + header_size + payload_size > size:
+            raise Damaged(f"the journal ends inside a block: {path} at byte {offset}")
+        header_bytes = os.pread(descriptor, header_size, offset + PREFIX.size)
+        header = decode_header(header_bytes, payload_size, header_crc)
         # A bytearray, because the decoder's kernels want memory they could write to.
         payload = bytearray(payload_size)
-        read = os.preadv(file.fileno(), [payload], offset + PREFIX.size + header_size)
-    if read < payload_size:
-        raise Damaged(f"the journal ends inside a block: {path} at byte {offset}")
-    return decode_payload(decode_header(header_bytes, header_crc), payload, payload_crc)
+        os.preadv(descriptor, [payload], offset + PREFIX.size + header_size)
+    return decode_payload(header, payload, payload_crc)
 
 
 def _new_blocks(path: Path, offset: int, limit: int | None = None) -> tuple[list[BlockRef], int]:
@@ -143,16 +144,16 @@ def _block_at(descriptor: int, path: Path, offset: int) -> BlockRef | None:
     prefix = os.pread(descriptor, PREFIX.size, offset)
     try:
         header_size, payload_size, header_crc, _ = decode_prefix(prefix)
-        total = PREFIX.size + header_size + payload_size
-        if offset + total > size:
+        if offset + PREFIX.size + header_size > size:
             return None
-        header = decode_header(os.pread(descriptor, header_size, offset + PREFIX.size), header_crc)
+        header = decode_header(os.pread(descriptor, header_size, offset + PREFIX.size), payload_size, header_crc)
     except Damaged:
         if os.pread(descriptor, PREFIX.size, offset) != prefix:
             # Between our two reads a new session cut this block off: the next refresh sees what it wrote.
             return None
         raise
-    return BlockRef(path, offset, total, header)
+    total = PREFIX.size + header_size + payload_size
+    return BlockRef(path, offset, total, header) if offset + total <= size else None
 
 
 def scan_segment(path: Path, *, check_payload: bool) -> tuple[list[BlockRef], int | None]:
@@ -194,8 +195,8 @@ def _block_behind(path: Path, offset: int) -> bool:
     while at >= 0:
         try:
             header_size, payload_size, crc, _ = decode_prefix(data[at:])
-            decode_header(data[at + PREFIX.size : at + PREFIX.size + header_size], crc)
-            return at + PREFIX.size + header_size + payload_size <= len(data)
+            decode_header(data[at + PREFIX.size : at + PREFIX.size + header_size], payload_size, crc)
+            return True
         except Damaged:
             at = data.find(MAGIC, at + 1)
     return False

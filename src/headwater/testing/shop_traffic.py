@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from headwater.testing.shop import CUSTOMERS, ORDERS, PRODUCTS, WORDS, address, page, price, sku
+from headwater.testing.shop import CUSTOMERS, WORDS, address, page, price
 
 REPORT_SECONDS = 1.0
 BURST_ROWS = 400
@@ -32,9 +32,9 @@ class Traffic:
     def __init__(self, connection: psycopg.Connection[Any], seed: int) -> None:
         self._connection = connection
         self._chance = random.Random(seed)  # noqa: S311
-        self._skus = [sku(number) for number in range(PRODUCTS)]
-        self._orders = list(range(1, ORDERS + 1))
-        self._renamed = 0
+        # As they are now: others may have been busy before us.
+        self._skus: list[str] = self._column("select sku from products order by sku")
+        self._orders: list[int] = self._column("select id from orders order by id")
         self.done: Counter[str] = Counter()
         self._actions: dict[Callable[[], None], float] = {
             self.place_order: 40,
@@ -128,8 +128,9 @@ class Traffic:
     def rename_product(self) -> None:
         """A key changes, and cascades into the lines of its orders. The large page moves along, unsent."""
         at = self._chance.randrange(len(self._skus))
-        old, self._renamed = self._skus[at], self._renamed + 1
-        self._skus[at] = f"{old.split('/')[0]}/{self._renamed}"
+        old = self._skus[at]
+        name, _, times = old.partition("/")
+        self._skus[at] = f"{name}/{int(times or 0) + 1}"
         self._execute("update products set sku = %s where sku = %s", [self._skus[at], old])
 
     def burst(self) -> None:
@@ -148,6 +149,9 @@ class Traffic:
 
     def _execute(self, statement: str, params: list[Any]) -> psycopg.Cursor[Any]:
         return self._connection.execute(statement.encode(), params)
+
+    def _column(self, statement: str) -> list[Any]:
+        return [row[0] for row in self._execute(statement, [])]
 
     def _customer(self) -> int:
         return self._chance.randint(1, CUSTOMERS)

@@ -16,10 +16,15 @@ from headwater.event import TableSchema
 from headwater.sources.base import Finding, Severity
 from headwater.sources.postgres.connection import address, connect
 from headwater.sources.postgres.options import PostgresOptions
-from headwater.sources.postgres.publication import create_statement, find_publication, published_tables
+from headwater.sources.postgres.publication import (
+    OPERATIONS,
+    Publication,
+    add_statement,
+    create_statement,
+    find_publication,
+    published_tables,
+)
 from headwater.sources.postgres.slot import find_slot, refuse_unusable
-
-OLDEST_VERSION = 140000
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
@@ -46,10 +51,7 @@ def check(options: PostgresOptions, candidates: Candidates) -> list[Finding]:
 
 def _server(options: PostgresOptions, connection: psycopg.Connection[Any]) -> Finding:
     version = connection.info.server_version
-    text = f"PostgreSQL {version // 10000}.{version % 10000} at {address(options)}"
-    if version < OLDEST_VERSION:
-        return Finding("server", _ERROR, f"{text} is older than 14", "Upgrade the server to 14 or newer")
-    return Finding("server", _OK, text)
+    return Finding("server", _OK, f"PostgreSQL {version // 10000}.{version % 10000} at {address(options)}")
 
 
 def _wal_level(connection: psycopg.Connection[Any]) -> list[Finding]:
@@ -65,8 +67,11 @@ def _wal_level(connection: psycopg.Connection[Any]) -> list[Finding]:
 
 
 def _privileges(connection: psycopg.Connection[Any], tables: list[TableSchema]) -> list[Finding]:
+    # Amazon's servers give REPLICATION through membership in a role of theirs.
     row = connection.execute(
-        "select rolreplication or rolsuper, quote_ident(rolname) from pg_roles where rolname = current_user"
+        "select rolreplication or rolsuper or exists (select from pg_roles r where r.rolname = 'rds_replication'"
+        " and pg_has_role(current_user, r.oid, 'member')), quote_ident(rolname)"
+        " from pg_roles where rolname = current_user"
     ).fetchone() or (False, "current_user")
     may_replicate, role = row
     found = []
@@ -77,11 +82,15 @@ def _privileges(connection: psycopg.Connection[Any], tables: list[TableSchema]) 
         found.append(Finding("role", _ERROR, f"{role} lacks REPLICATION", remedy))
     for table in tables:
         name = sql.Identifier(table.schema, table.name).as_string(connection)
-        readable = connection.execute(
-            "select has_table_privilege(%s::oid, 'select') and has_schema_privilege(%s, 'usage')",
-            [table.detail["oid"], table.schema],
-        ).fetchone()
-        if readable is None or not readable[0]:
+        readable, filtered = connection.execute(
+            "select has_table_privilege(%(oid)s::oid, 'select') and has_schema_privilege(%(schema)s, 'usage'),"
+            " row_security_active(%(oid)s::oid)",
+            {"oid": table.detail["oid"], "schema": table.schema},
+        ).fetchone() or (False, False)
+        if filtered:
+            remedy = f"alter role {role} bypassrls;   -- as a superuser"
+            found.append(Finding(table.table, _ERROR, f"row-level security hides rows of it from {role}", remedy))
+        if not readable:
             schema = sql.Identifier(table.schema).as_string(connection)
             remedy = f"grant usage on schema {schema} to {role}; grant select on {name} to {role};"
             found.append(Finding(table.table, _ERROR, f"{role} may not read it", remedy))
@@ -124,14 +133,9 @@ def _publication(
     connection: psycopg.Connection[Any], options: PostgresOptions, tables: list[TableSchema]
 ) -> list[Finding]:
     subject = f'publication "{options.publication}"'
-    if find_publication(connection, options.publication):
-        have = published_tables(connection, options.publication)
-        lacking = [table.table for table in tables if (table.schema, table.name) not in have]
-        if lacking and options.publication_autocreate == "disabled":
-            return [
-                Finding(subject, _WARNING, f"does not hold {', '.join(lacking)}", "alter publication … add table …;")
-            ]
-        return [Finding(subject, _OK, f"exists with {len(have)} tables")]
+    publication = find_publication(connection, options.publication)
+    if publication is not None:
+        return _existing_publication(connection, options, publication, tables)
     statement = create_statement(options, tables).as_string(connection)
     if options.publication_autocreate == "disabled":
         return [Finding(subject, _ERROR, "does not exist", f"{statement};")]
@@ -141,6 +145,27 @@ def _publication(
         text = "does not exist, and this role may not create it"
         return [Finding(subject, _ERROR, text, f"{statement};   -- as the tables' owner")]
     return [Finding(subject, _OK, "will be created")]
+
+
+def _existing_publication(
+    connection: psycopg.Connection[Any],
+    options: PostgresOptions,
+    publication: Publication,
+    tables: list[TableSchema],
+) -> list[Finding]:
+    subject = f'publication "{options.publication}"'
+    have = published_tables(connection, options.publication)
+    found = [Finding(subject, _OK, f"exists with {len(have)} tables")]
+    if missing := [name for name in OPERATIONS if name not in publication.operations]:
+        name = sql.Identifier(options.publication).as_string(connection)
+        remedy = f"alter publication {name} set (publish = '{', '.join(OPERATIONS)}');"
+        found.append(Finding(subject, _WARNING, f"leaves out every {' and '.join(missing)}", remedy))
+    lacking = [table for table in tables if (table.schema, table.name) not in have]
+    if lacking and options.publication_autocreate == "disabled":
+        text = f"does not hold {', '.join(table.table for table in lacking)}"
+        remedy = f"{add_statement(options, lacking).as_string(connection)};"
+        found.append(Finding(subject, _WARNING, text, remedy))
+    return found
 
 
 def _owns(connection: psycopg.Connection[Any], table: TableSchema) -> bool:

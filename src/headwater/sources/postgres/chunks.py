@@ -25,12 +25,11 @@ def plan_chunks(
     tasks: int,
 ) -> list[CopyChunk]:
     """Row ranges of every table. `ctid` ranges: exact, need no key, read each page once (PostgreSQL 14+)."""
-    ranges = connection.info.server_version >= 140000
     chunks = []
     for table in tables:
         row_filter = published[(table.schema, table.name)].row_filter
         for oid, pages in _heaps(connection, table):
-            step = min(CHUNK_PAGES, max(SMALL_PAGES, -(-pages // tasks))) if ranges else max(pages, 1)
+            step = min(CHUNK_PAGES, max(SMALL_PAGES, -(-pages // tasks)))
             starts = range(0, max(pages, 1), step)
             for first in starts:
                 last = first + step if first != starts[-1] else None

@@ -17,9 +17,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, Usage
+from headwater.options import MASK
 from headwater.sources.postgres.options import PostgresOptions
 
+OLDEST_VERSION = 140000
+
 # The text form of every value depends on these. pgoutput runs in our replication session, so it obeys too.
+# Set once connected: what the environment says (PGTZ, PGDATESTYLE, …) would win over start-up options.
 SESSION_SETTINGS = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -30,8 +34,29 @@ SESSION_SETTINGS = {
     "search_path": "pg_catalog",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "lock_timeout": "0",
+    "client_min_messages": "warning",
+    # A policy must never leave rows out of a snapshot without a word: this makes it an error.
+    "row_security": "off",
 }
+_SETTLE = "select " + ", ".join(f"pg_catalog.set_config('{k}', '{v}', false)" for k, v in SESSION_SETTINGS.items())
+
+# libpq gives a text and nothing else when a connection fails. A server that says one of these is there and
+# will take us in a moment; any other refusal is about who we are and where we want to go.
+_FOR_NOW = (
+    "is starting up",
+    "is shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "not accepting connections",
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+    "exceeds max_wal_senders",
+    'exceeds "max_wal_senders"',
+    "terminating connection",
+)
 
 
 class Unreachable(Retry):
@@ -46,8 +71,9 @@ def conninfo(options: PostgresOptions, **extra: str) -> str:
     """libpq's connection string for the options; contains the password, so it is never printed."""
     try:
         parts: dict[str, Any] = conninfo_to_dict(options.url.reveal()) if options.url else {}
-    except psycopg.ProgrammingError as error:
-        raise Usage("source.url is not a PostgreSQL URL", "Write it as postgresql://user@host:5432/database") from error
+    except psycopg.ProgrammingError:
+        # libpq's own words would show the URL, and the password in it.
+        raise Usage("source.url is not a PostgreSQL URL", "Write it as postgresql://user@host:5432/database") from None
     given = {
         "host": options.host,
         "port": options.port,
@@ -62,8 +88,7 @@ def conninfo(options: PostgresOptions, **extra: str) -> str:
     parts.update({key: value for key, value in given.items() if value})
     parts.setdefault("application_name", "headwater")
     parts.setdefault("connect_timeout", "10")
-    settings = " ".join(f"-c {key}={value}" for key, value in SESSION_SETTINGS.items())
-    return make_conninfo(**{**parts, "options": settings, **extra})
+    return make_conninfo(**{**parts, **extra})
 
 
 def address(options: PostgresOptions) -> str:
@@ -74,13 +99,26 @@ def address(options: PostgresOptions) -> str:
 
 @contextmanager
 def connect(options: PostgresOptions) -> Iterator[psycopg.Connection[Any]]:
-    """An ordinary SQL session in autocommit."""
+    """An ordinary SQL session in autocommit. A connection that breaks meanwhile raises Retry."""
     try:
         connection = psycopg.connect(conninfo(options), autocommit=True)
     except psycopg.OperationalError as error:
         raise connection_error(options, str(error)) from None
     with connection:
-        yield connection
+        if (version := connection.info.server_version) < OLDEST_VERSION:
+            raise Usage(
+                f"PostgreSQL at {address(options)} is version {version // 10000}, older than 14",
+                "Upgrade the server to 14 or newer",
+            )
+        try:
+            connection.execute(_SETTLE)
+            yield connection
+        except psycopg.OperationalError as error:
+            if not connection.broken:
+                raise
+            raise Unreachable(
+                f"the connection to PostgreSQL at {address(options)} broke", cause=" ".join(str(error).split())
+            ) from error
 
 
 def connect_replication(options: PostgresOptions) -> PGconn:
@@ -90,21 +128,24 @@ def connect_replication(options: PostgresOptions) -> PGconn:
         message = pgconn.error_message.decode(errors="replace")
         pgconn.finish()
         raise connection_error(options, message)
+    try:
+        command(pgconn, _SETTLE.encode())
+    except ServerError as error:
+        pgconn.finish()
+        raise Unreachable(f"PostgreSQL at {address(options)} does not answer", cause=error.text) from error
     return pgconn
 
 
 def connection_error(options: PostgresOptions, message: str) -> HeadwaterError:
     """libpq's message as our error. The only place that looks into a text: libpq gives nothing else."""
     text = " ".join(message.strip().split())
-    secret = options.password.reveal() or conninfo_to_dict(conninfo(options)).get("password")
-    if secret:
-        text = text.replace(str(secret), "******")
-    if "FATAL" in text and "starting up" not in text and "shutting down" not in text and "recovery" not in text:
-        return Refused(
-            f"PostgreSQL at {address(options)} refused the connection",
-            "Check user, password and database under `source`; pg_hba.conf must admit this role, also for replication",
-            cause=text,
-        )
+    if secret := conninfo_to_dict(conninfo(options)).get("password"):
+        text = text.replace(str(secret), MASK)
+    if "FATAL" in text and not any(phrase in text for phrase in _FOR_NOW):
+        remedy = "Check user, password and database under `source`; pg_hba.conf must admit this role"
+        if "WAL sender" in text or "walsender" in text:
+            remedy = "alter role … replication;   -- as a superuser"
+        return Refused(f"PostgreSQL at {address(options)} refused the connection", remedy, cause=text)
     return Unreachable(
         f"cannot reach PostgreSQL at {address(options)}",
         "Check host and port under `source`, and that the server is running",
@@ -116,12 +157,12 @@ def command(pgconn: PGconn, text: bytes) -> PGresult:
     """Run one command of the replication protocol and wait for its result."""
     result = pgconn.exec_(text)
     if result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE):
-        raise ReplicationError(result)
+        raise ServerError(result)
     return result
 
 
-class ReplicationError(Exception):
-    """A replication command failed; `sqlstate` says how, `text` in the server's words."""
+class ServerError(Exception):
+    """A command sent through libpq failed; `sqlstate` says how, `text` in the server's words."""
 
     def __init__(self, result: PGresult) -> None:
         self.sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()

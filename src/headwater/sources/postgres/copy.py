@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import psycopg
 import pyarrow as pa
-from psycopg import sql
+from psycopg import pq, sql
+from psycopg.pq.abc import PGconn
 
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Position, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.postgres import kernels, values
+from headwater.sources.postgres.connection import ServerError
 
 # Rows are parsed when this much text has come.
 PARSE_BYTES = 8 << 20
@@ -35,46 +37,81 @@ def copy_rows(
             raise Retry(
                 "the exported snapshot is gone: the connection that held it has ended", cause=str(error).strip()
             ) from error
-        # A row filter was written under the owner's search_path but is printed fully qualified.
-        connection.execute("set local search_path = pg_catalog")
-        statement = _statement(connection, chunk)
+        table = _lock(connection, chunk)
         pgconn = connection.pgconn
-        result = pgconn.exec_(statement.as_bytes(connection))
-        if result.status != psycopg.pq.ExecStatus.COPY_OUT:
-            text = (result.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
-            raise Stop(f"cannot copy {chunk.table.table}: {text}", f"grant select on {chunk.table.table} to …;")
-        for lines in _lines(pgconn):
-            yield _parse(lines, chunk.table, snapshot)
+        result = pgconn.exec_(_statement(table, chunk).as_bytes(connection))
+        if result.status != pq.ExecStatus.COPY_OUT:
+            raise _cannot_copy(chunk, table.as_string(connection), ServerError(result).text)
+        try:
+            for lines in _lines(pgconn):
+                yield _parse(lines, chunk.table, snapshot)
+        except GeneratorExit:
+            # Nobody wants the rest; it would have to be read before this connection could say anything else.
+            pgconn.finish()
+            raise
 
 
-def _statement(connection: psycopg.Connection[Any], chunk: CopyChunk) -> sql.Composed:
+def _lock(connection: psycopg.Connection[Any], chunk: CopyChunk) -> sql.Identifier:
+    """The table's name, once nobody can rewrite the table any more and nobody has since the snapshot.
+
+    A rewritten table (ALTER … TYPE, TRUNCATE, VACUUM FULL) shows its rows to no older snapshot, or in other
+    places than our ranges were cut for."""
     row = connection.execute(
         "select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s",
         [chunk.where["oid"]],
     ).fetchone()
     if row is None:
-        raise Stop(f"the table {chunk.table.table} was dropped while it was being copied", "Run again")
+        raise Retry(f"the table {chunk.table.table} was dropped before it could be copied")
+    name = sql.Identifier(*row)
+    try:
+        connection.execute(sql.SQL("lock table only {} in access share mode").format(name))
+    except psycopg.errors.UndefinedTable as error:
+        raise Retry(f"the table {chunk.table.table} was renamed or dropped before it could be copied") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _cannot_copy(chunk, name.as_string(connection), str(error.diag.message_primary)) from error
+    # pg_class is read under the snapshot, pg_relation_filenode() sees what is there now.
+    same = connection.execute(
+        "select relfilenode = pg_relation_filenode(oid) from pg_class where oid = %s", [chunk.where["oid"]]
+    ).fetchone()
+    if same is None or not same[0]:
+        raise Retry(f"the table {chunk.table.table} was rewritten while it was being copied")
+    return name
+
+
+def _cannot_copy(chunk: CopyChunk, name: str, cause: str) -> Stop:
+    return Stop(
+        f"cannot copy {chunk.table.table}",
+        f"If it is a privilege:         grant select on {name} to …;",
+        "If it is row-level security:  alter role … bypassrls;",
+        cause=cause,
+    )
+
+
+def _statement(table: sql.Identifier, chunk: CopyChunk) -> sql.Composed:
     conditions: list[sql.Composable] = []
     if chunk.where["first"]:
         conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({chunk.where['first']},0)")))
     if chunk.where["last"] is not None:
         conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({chunk.where['last']},0)")))
     if chunk.where["filter"]:
-        # The publication's own row filter, as the server prints it.
-        conditions.append(sql.SQL(chunk.where["filter"]))
+        # The publication's own row filter, as the server prints it: fully qualified.
+        conditions.append(sql.SQL("({})").format(sql.SQL(chunk.where["filter"])))
     return sql.SQL("copy (select {} from only {}{}) to stdout").format(
         sql.SQL(", ").join(sql.Identifier(column.name) for column in chunk.table.columns),
-        sql.Identifier(*row),
+        table,
         sql.SQL(" where {}").format(sql.SQL(" and ").join(conditions)) if conditions else sql.SQL(""),
     )
 
 
-def _lines(pgconn: psycopg.pq.abc.PGconn) -> Iterator[bytes]:
+def _lines(pgconn: PGconn) -> Iterator[bytes]:
     """Whole lines of COPY text, several megabytes at a time."""
-    gathered: list[Any] = []
+    gathered: list[memoryview] = []
     size = 0
     while True:
-        count, data = pgconn.get_copy_data(0)
+        try:
+            count, data = pgconn.get_copy_data(0)
+        except psycopg.OperationalError as error:
+            raise Retry("COPY ended early", cause=" ".join(str(error).split())) from error
         if count < 0:
             break
         gathered.append(data)
@@ -82,14 +119,12 @@ def _lines(pgconn: psycopg.pq.abc.PGconn) -> Iterator[bytes]:
         if size >= PARSE_BYTES:
             yield b"".join(gathered)
             gathered, size = [], 0
+    # Before the last rows are handed on: rows of a COPY that failed are not all of them.
+    while (final := pgconn.get_result()) is not None:
+        if final.status == pq.ExecStatus.FATAL_ERROR:
+            raise Retry("COPY ended early", cause=ServerError(final).text)
     if gathered:
         yield b"".join(gathered)
-    final = pgconn.get_result()
-    while final is not None:
-        if final.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            text = (final.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
-            raise Retry(f"COPY ended early: {text}")
-        final = pgconn.get_result()
 
 
 def _parse(lines: bytes, table: TableSchema, snapshot: Snapshot) -> ChangeBatch:

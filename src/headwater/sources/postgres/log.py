@@ -13,13 +13,14 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg.pq.abc import PGresult
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.postgres import pgoutput
 from headwater.sources.postgres.connection import (
-    ReplicationError,
+    ServerError,
     command,
     connect_replication,
     now_microseconds,
@@ -68,7 +69,10 @@ class PostgresLog(Log):
         # What the slot has confirmed already: a lower word would move it back on some servers.
         self._confirmed = confirmed
         self._last_status = self._last_ping = self._last_emit = self._last_tick = 0.0
+        # What the server said when it could not find the publication and went on without it.
+        self._skipped = ""
         self._pgconn = connect_replication(options)
+        self._pgconn.notice_handler = self._noticed
         try:
             if temporary:
                 # A temporary slot belongs to the session that made it: this one.
@@ -81,7 +85,10 @@ class PostgresLog(Log):
     def read(self, timeout: float) -> Chunk | None:
         deadline = time.monotonic() + timeout
         while True:
-            if self._drain():
+            full = self._drain()
+            if self._skipped:
+                raise self._no_publication(self._skipped)
+            if full:
                 return self._emit()
             now = time.monotonic()
             self._keep_alive(now)
@@ -221,11 +228,11 @@ class PostgresLog(Log):
         )
         try:
             command(self._pgconn, text.encode())
-        except ReplicationError as error:
+        except ServerError as error:
             raise self._refused(error) from error
         self._pgconn.nonblocking = 1
 
-    def _refused(self, error: ReplicationError) -> HeadwaterError:
+    def _refused(self, error: ServerError) -> HeadwaterError:
         match error.sqlstate:
             case "55006":
                 pid = next((int(word) for word in error.text.split() if word.isdigit()), None)
@@ -245,16 +252,23 @@ class PostgresLog(Log):
         result = self._pgconn.get_result()
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return broken("the server ended the stream")
-        error = ReplicationError(result)
-        if error.sqlstate == "42704":
-            # Nothing else is looked up by name while a slot is being decoded.
-            return Stop(
-                f'the publication "{self._options.publication}" does not exist at the point the slot has reached',
-                "A publication that was dropped and made again does not help a slot that is behind it:"
-                " drop the slot, remove the state folder and the tables in the lake, and run again",
-                cause=error.text,
-            )
-        return broken(str(error))
+        error = ServerError(result)
+        # Nothing else is looked up by name while a slot is being decoded.
+        return self._no_publication(error.text) if error.sqlstate == "42704" else broken(str(error))
+
+    def _no_publication(self, text: str) -> Stop:
+        return Stop(
+            f'the publication "{self._options.publication}" does not exist at the point the slot has reached',
+            "A publication that was dropped and made again does not help a slot that is behind it:"
+            " drop the slot, remove the state folder and the tables in the lake, and run again",
+            cause=text,
+        )
+
+    def _noticed(self, result: PGresult) -> None:
+        """PostgreSQL 18 only warns that it goes on without the publication: every change would be left out."""
+        warning = ServerError(result)
+        if warning.sqlstate == "55000":
+            self._skipped = warning.text
 
     def _remember(self, relation: pgoutput.Relation) -> TableSchema | None:
         schema = self._describe(relation)

@@ -19,6 +19,19 @@ from headwater.sources.postgres.options import PostgresOptions
 
 
 @dataclass(frozen=True)
+class Publication:
+    """One row of pg_publication."""
+
+    # The operations that it hands out, in SQL's words.
+    operations: tuple[str, ...]
+    # Whether changes of partitions come under their root's name.
+    via_root: bool
+
+
+OPERATIONS = ("insert", "update", "delete", "truncate")
+
+
+@dataclass(frozen=True)
 class Published:
     """One table of a publication: the columns and rows that it hands out."""
 
@@ -27,9 +40,15 @@ class Published:
     row_filter: str | None
 
 
-def find_publication(connection: psycopg.Connection[Any], name: str) -> bool:
-    """Whether there is a publication of that name in this database."""
-    return connection.execute("select 1 from pg_publication where pubname = %s", [name]).fetchone() is not None
+def find_publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
+    """The publication of that name in this database, or None."""
+    row = connection.execute(
+        "select pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication where pubname = %s",
+        [name],
+    ).fetchone()
+    if row is None:
+        return None
+    return Publication(tuple(name for name, has in zip(OPERATIONS, row, strict=False) if has), row[4])
 
 
 def published_tables(connection: psycopg.Connection[Any], name: str) -> dict[tuple[str, str], Published]:
@@ -50,7 +69,7 @@ def ensure_publication(
 ) -> list[str]:
     """Create the publication for `tables`, or add the ones it lacks; returns what was added."""
     name = options.publication
-    exists = find_publication(connection, name)
+    exists = find_publication(connection, name) is not None
     if options.publication_autocreate == "disabled":
         if not exists:
             raise missing_publication(options, tables, "publication_autocreate is disabled")
@@ -67,11 +86,14 @@ def ensure_publication(
 
 def create_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:
     """CREATE PUBLICATION for exactly these tables (or for all, when asked to)."""
-    root = sql.SQL(" with (publish_via_partition_root = true)") if options.publish_via_partition_root else sql.SQL("")
-    what = sql.SQL("for all tables")
-    listed = sql.SQL("for table {}").format(_names(tables)) if tables else sql.SQL("")
-    chosen = what if options.publication_autocreate == "all_tables" else listed
-    return sql.SQL("create publication {} {}{}").format(sql.Identifier(options.publication), chosen, root)
+    parts: list[sql.Composable] = [sql.SQL("create publication"), sql.Identifier(options.publication)]
+    if options.publication_autocreate == "all_tables":
+        parts.append(sql.SQL("for all tables"))
+    elif tables:
+        parts.append(sql.SQL("for table {}").format(_names(tables)))
+    if options.publish_via_partition_root:
+        parts.append(sql.SQL("with (publish_via_partition_root = true)"))
+    return sql.SQL(" ").join(parts)
 
 
 def add_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:
@@ -102,4 +124,10 @@ def _execute(connection: psycopg.Connection[Any], statement: sql.Composed, optio
             f"Run as the tables' owner: {statement.as_string(None)};",
             "or set publication_autocreate: disabled and publish what you like",
             cause=str(error.diag.message_primary),
+        ) from error
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.DataError) as error:
+        raise Usage(
+            f'the publication "{options.publication}" cannot be made as wanted: {error.diag.message_primary}',
+            f"Run it yourself, changed as needed: {statement.as_string(None)};",
+            "and set publication_autocreate: disabled",
         ) from error

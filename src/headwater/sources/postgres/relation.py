@@ -23,6 +23,9 @@ def relation_schema(relation: Relation, described: TableSchema | None, cast: Map
     )
     names = {column.name for column in columns}
     identity = tuple(column.name for column in relation.columns if column.identity)
+    if described and set(described.identity) == set(identity):
+        # The same columns; the catalog names them in the order of the index.
+        identity = described.identity
     key = described.key if described else ()
     if not key or not names.issuperset(key):
         # Under FULL every column is flagged, which says nothing about a key.

@@ -15,7 +15,7 @@ import psycopg
 from psycopg.pq.abc import PGconn
 
 from headwater.errors import Stop, Usage
-from headwater.sources.postgres.connection import ReplicationError, command, connect_replication
+from headwater.sources.postgres.connection import ServerError, command, connect_replication
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.position import parse_lsn
 
@@ -25,7 +25,7 @@ class SlotInUse(Stop):
 
     def __init__(self, slot: str, pid: int | None) -> None:
         super().__init__(
-            f'the slot "{slot}" is in use by another process (PID {pid} on the server)',
+            f'the slot "{slot}" is in use by another process (PID {pid or "unknown"} on the server)',
             "If that is another run of this pipeline: stop it",
             f"If its client is dead:              select pg_terminate_backend({pid});",
             cause="One slot feeds one reader; a second one would take changes away from the first",
@@ -63,7 +63,7 @@ def refuse_unusable(slot: Slot, database: str) -> None:
     if slot.plugin != "pgoutput":
         raise Stop(
             f'the slot "{slot.name}" belongs to the plug-in {slot.plugin or "none (physical)"}, not pgoutput',
-            "Choose another name under source.slot; this slot is somebody else's",
+            "Choose another name under source.slot: this one is somebody else's",
         )
     if slot.database != database:
         raise Stop(
@@ -111,13 +111,13 @@ def _create(pgconn: PGconn, name: str, how: str, *, temporary: bool) -> Exported
     kind = "TEMPORARY " if temporary else ""
     try:
         result = command(pgconn, f"CREATE_REPLICATION_SLOT {pgconn_quote(name)} {kind}{how}".encode())
-    except ReplicationError as error:
+    except ServerError as error:
         raise slot_creation_error(error, name) from error
     lsn, snapshot = (result.get_value(0, column) or b"" for column in (1, 2))
     return Exported(parse_lsn(lsn.decode()), snapshot.decode())
 
 
-def slot_creation_error(error: ReplicationError, name: str) -> Stop | Usage:
+def slot_creation_error(error: ServerError, name: str) -> Stop | Usage:
     """Why a slot could not be made, and the statement that helps."""
     what = f'cannot create the replication slot "{name}": {error.text}'
     match error.sqlstate:

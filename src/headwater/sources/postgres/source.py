@@ -23,7 +23,7 @@ from headwater.sources.postgres.connection import command, connect, connect_repl
 from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
-from headwater.sources.postgres.position import flush_lsn, format_lsn, parse_lsn
+from headwater.sources.postgres.position import at_lsn, flush_lsn, format_lsn, parse_lsn
 from headwater.sources.postgres.publication import Published, ensure_publication, find_publication, published_tables
 from headwater.sources.postgres.relation import relation_schema
 from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
@@ -140,22 +140,22 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
-        if slot is not None and slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn > flush_lsn(after):
-            raise SlotAhead(self.options.slot, flush_lsn(after), slot.confirmed_flush_lsn)
-        return PostgresLog(self.options, after, self._describe)
+        confirmed = slot.confirmed_flush_lsn or 0 if slot is not None else 0
+        if confirmed > flush_lsn(after):
+            raise SlotAhead(self.options.slot, flush_lsn(after), confirmed)
+        return PostgresLog(self.options, after, self._describe, confirmed=confirmed)
 
     def listen(self, *, temporary: bool) -> Log:
         options = self.options
         with connect(options) as connection:
-            made = not find_publication(connection, options.publication)
+            made = find_publication(connection, options.publication) is None
             ensure_publication(connection, options, self._candidates(connection))
-            here = parse_lsn(str(connection.execute("select pg_current_wal_lsn()").fetchone()[0]))  # type: ignore[index]
-            slot = None if temporary else find_slot(connection, options.slot)
+            here = written_lsn(connection)
+            slot = None if temporary else self._released_slot(connection)
         if made and temporary:
             self._held.callback(self._drop_publication)
-        if temporary or slot is None or slot.confirmed_flush_lsn is None:
-            return PostgresLog(options, at_lsn(here), self._describe, temporary=temporary)
-        return PostgresLog(options, at_lsn(slot.confirmed_flush_lsn), self._describe)
+        confirmed = slot.confirmed_flush_lsn or 0 if slot is not None else 0
+        return PostgresLog(options, at_lsn(confirmed or here), self._describe, confirmed=confirmed, temporary=temporary)
 
     @staticmethod
     def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
@@ -177,20 +177,19 @@ class Postgres(Source):
 
     def end(self) -> int:
         with connect(self.options) as connection:
-            row = connection.execute(
-                "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
-            ).fetchone()
-        return parse_lsn(str(row[0])) if row and row[0] else 0
+            return written_lsn(connection)
 
     # ----------------------------------------------------------------------------------------------
 
     def _candidates(self, connection: psycopg.Connection[Any]) -> list[TableSchema]:
-        """Tables that the patterns choose and that a publication can hold."""
-        root = self.options.publish_via_partition_root
+        """Tables that the patterns choose and that a publication can hold. One without columns has no data."""
+        publication = find_publication(connection, self.options.publication)
+        root = publication.via_root if publication else self.options.publish_via_partition_root
         return [
             table
             for table in describe(connection, cast=self.options.cast)
             if self._captured(table.schema, table.name)
+            and table.columns
             and table.detail["persistence"] == "p"
             and ("root" not in table.detail if root else table.detail["kind"] == "r")
         ]
@@ -199,6 +198,8 @@ class Postgres(Source):
         self, connection: psycopg.Connection[Any], published: dict[tuple[str, str], Published]
     ) -> list[TableSchema]:
         """The captured tables, with the columns that the publication hands out."""
+        # PostgreSQL 15 lists generated columns and does not send them; 18 lists them when it sends them.
+        generated = connection.info.server_version >= 180000
         found = []
         for table in describe(connection, cast=self.options.cast):
             part = published.get((table.schema, table.name))
@@ -207,13 +208,16 @@ class Postgres(Source):
             columns = tuple(
                 column
                 for column in table.columns
-                if (not column.generated if part.columns is None else column.name in part.columns)
+                if (generated or not column.generated) and (part.columns is None or column.name in part.columns)
             )
-            found.append(replace(table, columns=columns))
+            if columns:
+                names = {column.name for column in columns}
+                identity = tuple(name for name in table.identity if name in names)
+                found.append(replace(table, columns=columns, identity=identity))
         return found
 
     def _describe(self, relation: Relation) -> TableSchema | None:
-        if not self._captured(relation.schema, relation.name):
+        if not relation.columns or not self._captured(relation.schema, relation.name):
             return None
         with connect(self.options) as connection:
             described = describe(connection, [relation.oid], self.options.cast)
@@ -228,15 +232,13 @@ class Postgres(Source):
     def _released_slot(self, connection: psycopg.Connection[Any]) -> Slot | None:
         """Our slot, once nobody reads from it; a reader that stays is named by its PID."""
         deadline = time.monotonic() + SLOT_RELEASE_SECONDS
-        while True:
-            slot = find_slot(connection, self.options.slot)
-            if slot is None or slot.active_pid is None:
+        while (slot := find_slot(connection, self.options.slot)) is not None:
+            refuse_unusable(slot, connection.info.dbname)
+            if slot.active_pid is None:
                 break
             if time.monotonic() > deadline:
                 raise SlotInUse(slot.name, slot.active_pid)
             time.sleep(0.1)
-        if slot is not None:
-            refuse_unusable(slot, connection.info.dbname)
         return slot
 
     def _existing(self, slot: Slot, durable: Position | None) -> Position:
@@ -246,9 +248,12 @@ class Postgres(Source):
         return at_lsn(confirmed)
 
 
-def at_lsn(lsn: int) -> Position:
-    """The position between transactions at an LSN."""
-    return Position(lsn, 0, format_lsn(lsn))
+def written_lsn(connection: psycopg.Connection[Any]) -> int:
+    """How far the server's WAL has been written, on a standby: replayed."""
+    row = connection.execute(
+        "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end::text"
+    ).fetchone()
+    return parse_lsn(row[0]) if row and row[0] else 0
 
 
 def size_text(count: int) -> str:

@@ -48,7 +48,8 @@ class Encoded:
 
     @cached_property
     def table(self) -> pa.Table:
-        return pa.Table.from_batches(self.batches, SCHEMA)
+        # Transforms may add columns: the partition and the timestamp that an event asks for.
+        return pa.Table.from_batches(self.batches, None if self.batches else SCHEMA)
 
     def __len__(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
@@ -108,12 +109,13 @@ class Plan:
         self.repeated = pa.array([], HEADERS)
         self.header_key = self._header_key()
 
-    def _name(self, kind: str) -> str:
+    def schema_name(self, kind: str) -> str:
+        """`<topic>.Key`, `<topic>.Value`, `<topic>.Envelope`."""
         return names.adjust(f"{self.topic}.{kind}", self.options.schema_name_adjustment)
 
     def _value_template(self) -> Template:
-        row = self.row.schema(self._name("Value"), optional=True)
-        schema = envelope.value_schema(self._name("Envelope"), row, self.source.schema)
+        row = self.row.schema(self.schema_name("Value"), optional=True)
+        schema = envelope.value_schema(self.schema_name("Envelope"), row, self.source.schema)
         opening = f'{{"schema":{schema.json()},"payload":{{' if self.options.schemas_enable else "{"
         block = self.source.slots
         slots = (
@@ -136,7 +138,7 @@ class Plan:
             return None
         if not self.options.schemas_enable:
             return Template((Slot("", "", ""),), "")
-        schema = self.key.schema(self._name("Key"))
+        schema = self.key.schema(self.schema_name("Key"))
         return Template((Slot(f'{{"schema":{schema.json()},"payload":', "", ""),), "}")
 
     def _header_key(self) -> Template:
@@ -152,7 +154,7 @@ class Plan:
         if not keep.all():
             batch, changes = batch.filter(pa.array(keep)), changes[keep]
             moment = envelope.filtered(moment, keep)
-        after_key, before_key = self._keys(batch)
+        after_key, before_key = self.keys(batch)
         records = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
         values = self._values(batch, moment, records, orders)
         rows = len(records.change)
@@ -165,7 +167,7 @@ class Plan:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-    def _keys(self, batch: ChangeBatch) -> tuple[Text | None, Text | None]:
+    def keys(self, batch: ChangeBatch) -> tuple[Text | None, Text | None]:
         """Key payloads of the rows after and before; None where the batch has no such rows."""
         if self.key is None:
             return None, None
@@ -267,17 +269,23 @@ def op_letters(batch: ChangeBatch) -> Bytes:
 
 
 def _context_headers(options: DebeziumOptions, run: Run) -> list[dict[str, str]]:
+    values = context_values(options, run)
+    if options.header_converter == "json":
+        values = {name: _json_header(value, options.schemas_enable) for name, value in values.items()}
+    return [{"key": name, "value": value} for name, value in values.items()]
+
+
+def context_values(options: DebeziumOptions, run: Run) -> dict[str, str]:
+    """The headers that every record of a run has."""
     if not options.extended_headers:
-        return []
+        return {}
     values = {
         "connectorLogicalName": options.topic_prefix,
         "taskId": run.task,
         "connectorName": run.connector,
         **({"runId": run.id} if run.id else {}),
     }
-    if options.header_converter == "json":
-        values = {name: _json_header(value, options.schemas_enable) for name, value in values.items()}
-    return [{"key": f"__debezium.context.{name}", "value": value} for name, value in values.items()]
+    return {f"__debezium.context.{name}": value for name, value in values.items()}
 
 
 def _json_header(text: str, schema: bool) -> str:

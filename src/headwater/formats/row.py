@@ -68,8 +68,11 @@ class RowForm:
 
     def text(self, rows: pa.StructArray, unchanged: Mapping[str, Mask] | None = None) -> Text:
         """One JSON object per row; rows that are null are in the state NULL."""
-        texts = [self._column(form, rows, unchanged or {}) for form in self.columns]
-        return self.template.fill(texts, len(rows)).with_state(null_state(rows))
+        return self.template.fill(self.texts(rows, unchanged), len(rows)).with_state(null_state(rows))
+
+    def texts(self, rows: pa.StructArray, unchanged: Mapping[str, Mask] | None = None) -> list[Text]:
+        """The columns of `text`, each by itself."""
+        return [self._column(form, rows, unchanged or {}) for form in self.columns]
 
     def _column(self, form: ColumnForm, rows: pa.StructArray, unchanged: Mapping[str, Mask]) -> Text:
         text = form.write(rows.field(form.place))

@@ -49,7 +49,7 @@ class Records:
 
     def key(self, after: Text, before: Text | None) -> Text:
         """Every record's key: of the row before for deletes and tombstones, of the row after otherwise."""
-        letters = self._record_letters()
+        letters = self.record_letters()
         truncates = letters == _TRUNCATE
         chosen = after.take(self.change).with_state(np.zeros(len(self.change), dtype=np.uint8))
         if before is not None:
@@ -59,7 +59,8 @@ class Records:
             chosen = _EITHER.fill([left, right], len(self.change))
         return chosen.marked(truncates, kernels.NULL) if truncates.any() else chosen
 
-    def _record_letters(self) -> Bytes:
+    def record_letters(self) -> Bytes:
+        """The operation of every record; a tombstone's is a delete."""
         if self.tombstone is None:
             return self.letters
         letters = np.full(len(self.change), _DELETE, dtype=np.uint8)

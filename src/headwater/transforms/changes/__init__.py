@@ -1,0 +1,1 @@
+"""Transforms of changes: one file each, the file's name is its `type`."""

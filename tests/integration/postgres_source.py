@@ -18,7 +18,7 @@ from headwater.sources.postgres.source import Postgres
 SECONDS = 20.0
 
 
-def make_source(database: Database, **options: Any) -> Postgres:
+def make_source(database: Database, /, **options: Any) -> Postgres:
     """Slots belong to the whole server, so the slot is named after the database."""
     given = {"url": database.url, "slot": database.name, "publication": "pub", **options}
     return Postgres(parse_options(PostgresOptions, given, where="source", name="test"))

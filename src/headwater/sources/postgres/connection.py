@@ -73,7 +73,11 @@ def conninfo(options: PostgresOptions, **extra: str) -> str:
         parts: dict[str, Any] = conninfo_to_dict(options.url.reveal()) if options.url else {}
     except psycopg.ProgrammingError:
         # libpq's own words would show the URL, and the password in it.
-        raise Usage("source.url is not a PostgreSQL URL", "Write it as postgresql://user@host:5432/database") from None
+        raise Usage(
+            "source.url is not a PostgreSQL URL",
+            "Write it as postgresql://user@host:5432/database",
+            "A password with other characters than letters and digits is better given as source.password",
+        ) from None
     given = {
         "host": options.host,
         "port": options.port,

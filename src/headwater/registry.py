@@ -1,6 +1,7 @@
-"""Finds plug-ins: a source is a folder under `headwater.sources`, a sink a file under `headwater.sinks`.
+"""Finds plug-ins: a source is a folder under `headwater.sources`, a sink a file under `headwater.sinks`, a transform
+a file under `headwater.transforms.changes` or `headwater.transforms.events`.
 
-Others bring theirs as entry points in the groups `headwater.sources` and `headwater.sinks`. Only the
+Others bring theirs as entry points in groups of these names. Only the
 plug-in that is asked for gets imported: a pipeline without Kafka needs no Kafka client.
 """
 
@@ -43,8 +44,28 @@ def sink_class(kind: str) -> type[Sink]:
     return _find("sinks", Sink, kind)
 
 
+def transform_class(kind: str) -> type[Any]:
+    """The ChangeTransform or EventTransform with `type: kind`, or with that class name in Kafka Connect."""
+    from headwater.transforms.base import ChangeTransform, EventTransform
+
+    bases: dict[str, type[Any]] = {"transforms.changes": ChangeTransform, "transforms.events": EventTransform}
+    for group, base in bases.items():
+        if kind in known(group):
+            return _find(group, base, kind)
+    if "." in kind:
+        for name in known("transforms.events"):
+            found = _find("transforms.events", EventTransform, name)
+            if kind in found.connect_names:
+                return found
+    names = sorted(name for group in bases for name in known(group))
+    near = difflib.get_close_matches(kind, names, n=1)
+    raise Usage(
+        f"transforms: unknown type {kind!r}", f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(names)
+    )
+
+
 def known(group: str) -> list[str]:
-    """Every type that can be named in a pipeline file under `sources` or `sinks`."""
+    """Every type that can be named in a pipeline file under `sources`, `sinks` or `transforms`."""
     package = importlib.import_module(f"headwater.{group}")
     own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
     return sorted(own | {entry.name for entry in entry_points(group=f"headwater.{group}")})

@@ -84,7 +84,9 @@ def _key_nodes(plan: Plan, batch: ChangeBatch) -> tuple[Struct, Struct] | None:
     if plan.key is None:
         return None
     name = plan.schema_name("Key")
-    after, before = (replace(row_struct(plan.key, side, None, name), optional=False) for side in (batch.after, batch.before))
+    after, before = (
+        replace(row_struct(plan.key, side, None, name), optional=False) for side in (batch.after, batch.before)
+    )
     nothing = np.empty(0, dtype=np.uint8)
     return replace(after, state=nothing), replace(before, state=nothing)
 
@@ -150,8 +152,8 @@ def _transaction(plan: Plan, batch: ChangeBatch, moment: Moment, records: Record
         id_text = plan.connector.transaction_id(batch.records).take(records.change)
         outside = null_state(batch.records.column("transaction_id"))
         state = outside[records.change] if outside.size else outside
-    fields = (("id", Leaf(STRING, id_text)), ("total_order", Leaf(INT64, total_text)))
-    fields = (*fields, ("data_collection_order", Leaf(INT64, own_text)))
+    orders_of = {"total_order": Leaf(INT64, total_text), "data_collection_order": Leaf(INT64, own_text)}
+    fields = (("id", Leaf(STRING, id_text)), *orders_of.items())
     return Struct("event.block", fields, count, optional=True, version=1, state=state)
 
 

@@ -153,7 +153,9 @@ class Expression:
         """True exactly where the expression is TRUE: unknown is not."""
         value = self.evaluate(scope)
         if not pa.types.is_boolean(value.type):
-            raise Usage(f"{self.where}: {self.text!r} is {value.type}, not a condition", "for example: after.price > 100")
+            raise Usage(
+                f"{self.where}: {self.text!r} is {value.type}, not a condition", "for example: after.price > 100"
+            )
         rows = len(scope.batch)
         array = pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
         return pc.fill_null(array, False)

@@ -1,4 +1,4 @@
-"""Events that are not yet text: key, value and headers as trees of columns, which transforms take apart and put together.
+"""Events that are not yet text: key, value and headers as trees of columns, for transforms to rebuild.
 
 A group of events has one topic, one schema and the same headers, so that everything stays columnar; a transform that
 tells records apart gives several groups. `encoder.py` makes groups from changes and text from groups.

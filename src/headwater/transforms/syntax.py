@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import NoReturn
 
 from headwater.errors import Usage
 
@@ -68,7 +67,7 @@ class _Parser:
         while text[place:].strip():
             found = _TOKEN.match(text, place)
             if found is None:
-                self._fail(place + len(text[place:]) - len(text[place:].lstrip()), "cannot be read here")
+                raise self._fail(place + len(text[place:]) - len(text[place:].lstrip()), "cannot be read here")
             kind = str(found.lastgroup)
             self.tokens.append((kind, found[kind], found.start(kind)))
             place = found.end()
@@ -79,12 +78,12 @@ class _Parser:
             raise Usage(f"{self.where}: the expression is empty")
         node = self._or()
         if self.at < len(self.tokens):
-            self._fail(self.tokens[self.at][2], "is not expected here")
+            raise self._fail(self.tokens[self.at][2], "is not expected here")
         return node
 
-    def _fail(self, place: int, problem: str) -> NoReturn:
+    def _fail(self, place: int, problem: str) -> Usage:
         shown = self.text[place : place + 20] or "the end"
-        raise Usage(f"{self.where}: {shown!r} {problem}", f"the expression is: {self.text}")
+        return Usage(f"{self.where}: {shown!r} {problem}", f"the expression is: {self.text}")
 
     # -- tokens ------------------------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class _Parser:
     def _need(self, *wanted: str) -> None:
         if not self._take(*wanted):
             place = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-            self._fail(place, f"stands where {' '.join(wanted).upper()!r} is wanted")
+            raise self._fail(place, f"stands where {' '.join(wanted).upper()!r} is wanted")
 
     # -- operators ---------------------------------------------------------------------------------
 
@@ -196,7 +195,7 @@ class _Parser:
 
     def _primary(self) -> Node:
         if self.at >= len(self.tokens):
-            self._fail(len(self.text), "stands where a value is wanted")
+            raise self._fail(len(self.text), "stands where a value is wanted")
         kind, token, place = self.tokens[self.at]
         self.at += 1
         match kind:
@@ -205,13 +204,13 @@ class _Parser:
                 return Literal(int(token) if whole else Decimal(token))
             case "text":
                 return Literal(token[1:-1].replace("''", "'"))
-            case "sign" if token == "(":
+            case "sign" if token == "(":  # noqa: S105
                 node = self._or()
                 self._need(")")
                 return node
             case "word" | "quoted":
                 return self._word(kind, token, place)
-        self._fail(place, "stands where a value is wanted")
+        raise self._fail(place, "stands where a value is wanted")
 
     def _word(self, kind: str, token: str, place: int) -> Node:
         word = token.lower() if kind == "word" else ""
@@ -226,13 +225,13 @@ class _Parser:
             self._need(")")
             return cast
         if word in _RESERVED:
-            self._fail(place, "stands where a value is wanted")
+            raise self._fail(place, "stands where a value is wanted")
         if word and self._take("("):
             return Call(word, () if self._take(")") else self._list())
         parts = [_unquoted(kind, token)]
         while self._take("."):
             if self.at >= len(self.tokens) or self.tokens[self.at][0] not in ("word", "quoted"):
-                self._fail(place, "is not a whole name")
+                raise self._fail(place, "is not a whole name")
             parts.append(_unquoted(*self.tokens[self.at][:2]))
             self.at += 1
         return Name(tuple(parts))
@@ -255,12 +254,12 @@ class _Parser:
         last = self._or() if self._take("else") else Literal(None)
         self._need("end")
         if not arms:
-            self._fail(len(self.text), "has a CASE without WHEN")
+            raise self._fail(len(self.text), "has a CASE without WHEN")
         return Call("case", (*arms, last))
 
     def _type(self) -> str:
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != "word":
-            self._fail(len(self.text), "stands where a type is wanted")
+            raise self._fail(len(self.text), "stands where a type is wanted")
         name = self.tokens[self.at][1].lower()
         self.at += 1
         if not self._take("("):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ import yaml
 from .contestant import NotAvailable
 from .workload import PUBLICATION, Workload
 
+_RAISED = re.compile(r"(headwater|[\w.]*(Error|Exception|Stop|Retry|Usage|Unrepresentable)): ")
 ROOT = Path(__file__).parents[2]
 
 
@@ -92,7 +94,9 @@ def environment() -> dict[str, str]:
 
 
 def last_error(log: Path) -> str:
-    """The line that most likely says what went wrong."""
+    """The line that most likely says what went wrong: a raised error, or our own message."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or line.startswith("headwater:")]
-    return (telling or lines or ["no output"])[-1][:300]
+    telling = [line for line in lines if _RAISED.match(line)]
+    # Spark wraps what a worker raised; the cause says more than the wrapping.
+    causes = [line for line in telling if not line.startswith("pyspark.")]
+    return (causes or telling or lines or ["no output"])[-1][:300]

@@ -137,7 +137,7 @@ def parse_options(cls: type[T], given: Mapping[str, Any], *, where: str, name: s
         if d.required:
             raise Usage(f"{where}: {d.name!r} is missing ({d.help})")
         if isinstance(d.default, str) and "{name}" in d.default:
-            values[d.name] = d.default.format(name=name)
+            values[d.name] = d.default.replace("{name}", name)
     return cls(**values)
 
 
@@ -158,7 +158,7 @@ def split_options(given: Mapping[str, Any], *classes: type, where: str) -> list[
 
 def unknown_key(key: str, known: Mapping[str, object], where: str) -> Usage:
     """The error for a key nobody declared, naming the nearest one that somebody did."""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(sorted(known))
     return Usage(f"{where}: unknown option {key!r}", hint)
 
@@ -185,20 +185,20 @@ def convert(value: Any, d: Declared, where: str) -> Any:
 def _convert_to(kind: Any, value: Any) -> Any:
     origin = typing.get_origin(kind)
     if kind is Secret:
-        return value if isinstance(value, Secret) else Secret(str(value))
+        return value if isinstance(value, Secret) else Secret(_to_text(value))
     if kind is bool:
         return _to_bool(value)
     if kind is int:
-        if isinstance(value, bool):
-            raise TypeError("bool")
+        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+            raise TypeError("a whole number wanted")
         return int(value)
     if kind is float:
         return float(value)
     if kind is str:
-        if isinstance(value, (dict, list)) or value is None:
-            raise TypeError("text wanted")
-        return str(value)
+        return _to_text(value)
     if origin in (list, tuple):
+        if isinstance(value, Mapping):
+            raise TypeError("a list wanted")
         parts = value.split(",") if isinstance(value, str) else list(value)
         if typing.get_args(kind)[:1] != (str,):
             return origin(parts)
@@ -208,6 +208,13 @@ def _convert_to(kind: Any, value: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         return dict(value)
     return value
+
+
+def _to_text(value: Any) -> str:
+    # YAML reads an empty value as None: a password that was forgotten is not the word "None".
+    if value is None or isinstance(value, (Mapping, list)):
+        raise TypeError("a text wanted")
+    return str(value)
 
 
 def _to_bool(value: Any) -> bool:
@@ -222,7 +229,7 @@ def _to_bool(value: Any) -> bool:
 
 
 def _describe(kind: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Secret: "a text"}
     if kind in names:
         return names[kind]
     return "a list of texts" if typing.get_origin(kind) in (list, tuple) else "of the right form"

@@ -78,7 +78,12 @@ def _find(group: str, base: type[Any], kind: str) -> type[Any]:
         hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(names)
         raise Usage(f"{group}: unknown type {kind!r}", hint)
     for entry in entry_points(group=f"headwater.{group}", name=kind):
-        found: type[Any] = entry.load()
+        try:
+            found: type[Any] = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise Usage(f"{group}: the plug-in {kind!r} ({entry.value}) does not load: {error}") from error
+        if not (inspect.isclass(found) and issubclass(found, base)):
+            raise Usage(f"{group}: the plug-in {kind!r} ({entry.value}) is not a {base.__name__}")
         return found
     try:
         module = importlib.import_module(f"headwater.{group}.{kind}")

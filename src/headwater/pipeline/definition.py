@@ -67,7 +67,10 @@ def read_definition(path: str | os.PathLike[str]) -> Definition:
     try:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise Usage(f"{os.fspath(path)} is not YAML: {error}") from error
+        # The error's own text quotes the line, which may hold a password.
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise Usage(f"{os.fspath(path)} is not YAML{place}", getattr(error, "problem", None) or "") from None
     if not isinstance(raw, dict):
         raise Usage(f"{os.fspath(path)}: a mapping with name, source and sinks is wanted")
     return build_definition(interpolate(raw))
@@ -91,8 +94,13 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         state=Path(options.state),
         journal_max_bytes=options.journal_max_bytes,
         batch_max_bytes=options.batch_max_bytes,
-        spark={str(key): str(value) for key, value in options.spark.items()},
+        spark={str(key): _spark_text(value) for key, value in options.spark.items()},
     )
+
+
+def _spark_text(value: Any) -> str:
+    """YAML's true as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _source(section: Any, name: str) -> Source:
@@ -111,7 +119,7 @@ def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink]:
 
 def _typed(section: Any, where: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(section, Mapping) or "type" not in section:
-        raise Usage(f"{where}: a mapping with `type` is wanted")
+        raise Usage(f"pipeline: {where}: a mapping with `type` is wanted")
     given = dict(section)
     return str(given.pop("type")), given
 
@@ -132,6 +140,8 @@ def _resolve(match: re.Match[str]) -> str:
             return Path(name).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise Usage(f"${{file:{name}}}: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise Usage(f"${{file:{name}}}: the file is not UTF-8 text") from None
     if name not in os.environ:
         raise Usage(f"${{{name}}}: this environment variable is not set")
     return os.environ[name]

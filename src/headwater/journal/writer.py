@@ -36,8 +36,10 @@ LOCK_SECONDS = 0.2
 class JournalFull(HeadwaterError):
     """The cap or the disk is reached; try again when consumers have moved on."""
 
-    def __init__(self, what: str, *, at_cap: bool = False) -> None:
+    def __init__(self, what: str, *, wanted: int, at_cap: bool = False) -> None:
         super().__init__(what)
+        # Bytes of the block that did not fit.
+        self.wanted = wanted
         self.at_cap = at_cap
 
 
@@ -82,7 +84,7 @@ class JournalWriter:
         except OSError as error:
             self._undo(file)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise JournalFull(f"the disk of {self.journal.path} is full") from error
+                raise JournalFull(f"the disk of {self.journal.path} is full", wanted=size) from error
             raise
         self._offset += size
         self._segments[Path(file.name)] = (chunk.last, self._offset)
@@ -137,9 +139,10 @@ class JournalWriter:
     def _refuse_if_full(self, size: int) -> None:
         if self.size + size > self.max_bytes:
             text = f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB"
-            raise JournalFull(text, at_cap=True)
+            raise JournalFull(text, wanted=size, at_cap=True)
         if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
-            raise JournalFull(f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free")
+            text = f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free"
+            raise JournalFull(text, wanted=size)
 
     def _segment(self) -> IO[bytes]:
         if self._file is not None and self._offset < self._segment_bytes:

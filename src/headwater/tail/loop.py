@@ -98,9 +98,8 @@ class Tail:
         """At the cap the tail stops reading; the server keeps the rest in its WAL."""
         self._housekeep(log, force=True, state="full", error=str(full))
         if full.at_cap and self._durable is not None and self._durable >= self.writer.end:
-            size = self.writer.size
             self.writer.forget(self._durable)
-            if self.writer.size == size:
+            if self.writer.size + full.wanted > self.writer.max_bytes:
                 raise Stop(
                     f"one transaction is larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
                     "Raise journal_max_bytes in the pipeline's file, then run again",

@@ -68,7 +68,7 @@ def test_environment_and_files_are_filled_in_anywhere(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_filled_in_is_named(tmp_path):
-    with pytest.raises(Usage, match="NO_SUCH_THING.*not set"):
+    with pytest.raises(Usage, match=r"NO_SUCH_THING.*not set"):
         interpolate("${NO_SUCH_THING}")
     with pytest.raises(Usage, match="No such file"):
         interpolate(f"${{file:{tmp_path / 'absent'}}}")

@@ -61,8 +61,12 @@ class ChunkBuilder:
         """One XLogData frame, in the order of the stream."""
         tag = frame[XLOG_HEADER]
         if tag in ROW_KINDS:
-            self._count(_OID(frame, XLOG_HEADER + 1)[0])
-            self._keep(frame)
+            # `_count` and `_keep` by hand: the two calls would cost a fifth more (0.54 instead of 0.45 µs a row).
+            (relation,) = _OID(frame, XLOG_HEADER + 1)
+            self._open[1] += 1
+            self._counts[relation] = self._counts.get(relation, 0) + 1
+            self._frames.append(frame)
+            self.size += len(frame)
             return
         message = bytes(frame[XLOG_HEADER:])
         match tag:

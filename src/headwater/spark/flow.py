@@ -111,8 +111,11 @@ class SinkFlow:
         """After the batch that is under way: stopping Spark in the middle of one leaves a mess."""
         self._stopping = True
         with self._busy:
-            if self._query is not None and self._query.isActive:
-                self._query.stop()
+            # The batch under way is done; one that Spark begins from here on returns at once.
+            pass
+        # Not under the lock: Spark waits for its thread, which may be waiting for the lock with the next batch.
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
 
     # ----------------------------------------------------------------------------------------------
 

@@ -19,14 +19,14 @@ from headwater.options import option
 from headwater.transforms.events_model import Events
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
     """Options that every transform of changes has."""
 
     tables: list[str] = option(["*"], help="only these tables, as schema.table patterns with *")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EventOptions:
     """Options that every transform of events has."""
 

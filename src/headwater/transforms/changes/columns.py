@@ -15,7 +15,7 @@ from headwater.options import option
 from headwater.transforms.base import ChangeOptions, ChangeTransform
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ColumnsOptions(ChangeOptions):
     """What a user may say about the choice of columns."""
 

@@ -11,7 +11,7 @@ from headwater.transforms.base import ChangeOptions, ChangeTransform
 from headwater.transforms.evaluate import Expression, Scope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FilterOptions(ChangeOptions):
     """What a user may say about a filter."""
 

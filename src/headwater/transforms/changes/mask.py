@@ -17,7 +17,7 @@ from headwater.transforms.base import ChangeOptions, ChangeTransform
 from headwater.transforms.rewrite import map_columns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MaskOptions(ChangeOptions):
     """What a user may say about a mask."""
 

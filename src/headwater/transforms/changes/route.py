@@ -11,7 +11,7 @@ from headwater.options import option
 from headwater.transforms.base import ChangeOptions, ChangeTransform, compiled, replacement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RouteOptions(ChangeOptions):
     """What a user may say about a route."""
 

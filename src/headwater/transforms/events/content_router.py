@@ -17,7 +17,7 @@ from headwater.transforms.evaluate import Expression, Scope
 from headwater.transforms.events_model import Events
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ContentRouterOptions(EventOptions):
     """What a user may say about a router."""
 

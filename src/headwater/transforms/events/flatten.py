@@ -23,7 +23,7 @@ _TRANSACTION = ("id", "total_order", "data_collection_order")
 _ENVELOPE = ("op", "ts_ms", "ts_us", "ts_ns")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FlattenOptions(EventOptions):
     """What a user may say about flat events."""
 

@@ -12,7 +12,7 @@ from headwater.transforms.base import EventOptions, EventTransform
 from headwater.transforms.events_model import Events, Node, Struct
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeaderToValueOptions(EventOptions):
     """What a user may say about headers that become fields."""
 

@@ -16,7 +16,7 @@ from headwater.transforms.events_model import Events, Leaf, Node, Struct, consta
 TIMESTAMP = replace(INT64, name="org.apache.kafka.connect.data.Timestamp", version=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InsertFieldOptions(EventOptions):
     """What a user may say about a field to insert; `!` behind a name makes it required."""
 

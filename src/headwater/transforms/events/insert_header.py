@@ -12,7 +12,7 @@ from headwater.transforms.base import EventOptions, EventTransform
 from headwater.transforms.events_model import Events, constant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InsertHeaderOptions(EventOptions):
     """What a user may say about a header to insert."""
 

@@ -30,7 +30,7 @@ _MILLIS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutboxOptions(EventOptions):
     """What a user may say about an outbox table."""
 

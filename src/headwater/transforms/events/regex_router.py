@@ -11,7 +11,7 @@ from headwater.transforms.base import EventOptions, EventTransform, compiled, re
 from headwater.transforms.events_model import Events
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegexRouterOptions(EventOptions):
     """What a user may say about the topic."""
 

@@ -17,7 +17,7 @@ from headwater.transforms.base import EventOptions, EventTransform, compiled, re
 from headwater.transforms.events_model import Events, Struct, constant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RerouteOptions(EventOptions):
     """What a user may say about rerouting."""
 

@@ -84,6 +84,9 @@ def play(stage: Stage, screen: Screen, closing: threading.Event, seconds: float,
         while not stage.streaming and not closing.wait(LOOK_SECONDS):
             stage.look()
             screen.show()
+        stage.start_pulse()
+        while not stage.flowing and not closing.wait(LOOK_SECONDS):
+            screen.show()
         stage.start_traffic(rate)
         until = time.monotonic() + seconds
         while time.monotonic() < until and not closing.wait(LOOK_SECONDS):

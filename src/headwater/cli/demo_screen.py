@@ -85,7 +85,8 @@ def summary(stage: Stage) -> Iterator[str]:
     sink = stage.sink
     if not sink.changes:
         loaded = f", {sum(sink.loaded.values()):,} rows loaded" if sink.loaded else ""
-        yield f"phase      {stage.phase}{loaded} ({time.monotonic() - stage.opened:.0f} s)"
+        waiting = ", waiting for the first change to come through" if stage.pulse is not None else ""
+        yield f"phase      {stage.phase}{loaded}{waiting} ({time.monotonic() - stage.opened:.0f} s)"
         return
     yield f"phase      {stage.phase}; the shop has made {stage.shop.get('transactions', 0):,} transactions"
     yield f"flow       {sink.rate():,.0f} changes/s; {sink.changes:,} changes in {sink.batches:,} batches"
@@ -96,11 +97,15 @@ def summary(stage: Stage) -> Iterator[str]:
 def latency(stage: Stage) -> str:
     """Commit to visible, with the number of measurements."""
     seconds = list(stage.pulse.seconds) if stage.pulse is not None else []
-    if not seconds:
+    first = stage.pulse.first if stage.pulse is not None else None
+    if not seconds or first is None:
         return "commit to visible: not measured yet"
     lost = f", {stage.pulse.lost} not seen" if stage.pulse is not None and stage.pulse.lost else ""
     p50, p99 = (quantile(seconds, q) * 1000 for q in (0.5, 0.99))
-    return f"commit to visible p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(seconds)} measured{lost})"
+    return (
+        f"commit to visible p50 {p50:.0f} ms, p99 {p99:.0f} ms"
+        f" ({len(seconds)} measured{lost}; the very first took {first:.1f} s)"
+    )
 
 
 def farewell(stage: Stage, *, kept: bool) -> Iterator[str]:

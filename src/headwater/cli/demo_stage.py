@@ -73,6 +73,8 @@ class Stage:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end_traffic()
+        if self.pulse is not None:
+            self.pulse.stop()
         if self._run is not None and self._thread is not None:
             self._run.stop()
             self._thread.join()
@@ -108,8 +110,13 @@ class Stage:
         self._thread = threading.Thread(target=work, name="pipeline", daemon=True)
         self._thread.start()
 
+    def start_pulse(self) -> None:
+        """One small transaction now and then, watched from outside."""
+        self.pulse = Pulse(self.url, self.lake / "public" / "pulse")
+        self.pulse.start()
+
     def start_traffic(self, rate: float) -> None:
-        """The shop's customers come, and the pulse is taken."""
+        """The shop's customers come."""
         self._traffic = subprocess.Popen(
             [sys.executable, "-m", "headwater.testing.shop_traffic", self.url, "--rate", str(rate)],
             stdin=subprocess.PIPE,
@@ -117,8 +124,6 @@ class Stage:
             text=True,
         )
         threading.Thread(target=self._hear, args=(self._traffic,), daemon=True).start()
-        self.pulse = Pulse(self.url, self.lake / "public" / "pulse")
-        self.pulse.start()
         self.began = time.monotonic()
 
     def close_shop(self) -> None:
@@ -145,6 +150,12 @@ class Stage:
     def streaming(self) -> bool:
         self._raise()
         return self.phase == "streaming"
+
+    @property
+    def flowing(self) -> bool:
+        """Whether a first change has come through."""
+        self._raise()
+        return self.pulse is not None and (self.pulse.first is not None or self.pulse.lost > 0)
 
     @property
     def sink(self) -> SinkStatus:

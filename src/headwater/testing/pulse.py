@@ -14,14 +14,17 @@ import psycopg
 
 # Between two looks at the table's log folder: a listing costs some microseconds.
 LOOK_SECONDS = 0.005
-GIVE_UP_SECONDS = 30.0
+GIVE_UP_SECONDS = 60.0
 
 
 class Pulse(threading.Thread):
-    """Beats until stopped; `seconds` holds every latency measured so far."""
+    """Beats until stopped; `seconds` holds every latency measured so far, but for the first.
+
+    The first beat waits for workers to start and libraries to load; it is told apart, in `first`."""
 
     def __init__(self, url: str, table: Path, pause: float = 0.3) -> None:
         super().__init__(name="pulse", daemon=True)
+        self.first: float | None = None
         self.seconds: list[float] = []
         # Beats that were not seen within GIVE_UP_SECONDS: never left out silently.
         self.lost = 0
@@ -41,7 +44,7 @@ class Pulse(threading.Thread):
                 connection.execute("insert into pulse (id) values (%s)", [beat])
                 committed = time.monotonic()
                 if self._seen(beat, before):
-                    self.seconds.append(time.monotonic() - committed)
+                    self._note(time.monotonic() - committed)
                 elif not self._ended.is_set():
                     self.lost += 1
 
@@ -49,6 +52,12 @@ class Pulse(threading.Thread):
         """End after the beat under way, which does not count."""
         self._ended.set()
         self.join(10)
+
+    def _note(self, seconds: float) -> None:
+        if self.first is None:
+            self.first = seconds
+        else:
+            self.seconds.append(seconds)
 
     def _seen(self, beat: int, version: int) -> bool:
         deadline = time.monotonic() + GIVE_UP_SECONDS

@@ -98,5 +98,5 @@ def last_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if _RAISED.match(line)]
     # Spark wraps what a worker raised; the cause says more than the wrapping.
-    causes = [line for line in telling if not line.startswith("pyspark.")]
+    causes = [line for line in telling if not line.startswith(("pyspark.", "org.", "java."))]
     return (causes or telling or lines or ["no output"])[-1][:300]

@@ -52,6 +52,9 @@ class SourceOptions:
         aliases=["snapshot.mode"],
         choices=["initial", "no_data"],
     )
+    # Names of old → names of today, and patterns of names that mean nothing here → why; see formats/settings.py.
+    renamed: ClassVar[Mapping[str, str]] = {}
+    no_effect: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,11 @@ class Source(ABC):
     def log(self, after: Position) -> Log:
         """Open the log behind `after`. A transaction that `after` lies inside of comes again from its first
         change. Raises Stop when the log no longer reaches back that far."""
+
+    @abstractmethod
+    def copy_log(self) -> Log:
+        """All captured tables as of one position, as a log that ends: for readers that snapshot through the
+        journal. Its last chunk is whole and ends at that position."""
 
     @abstractmethod
     def listen(self, *, temporary: bool) -> Log:

@@ -40,7 +40,9 @@ def main() -> int:
     cls = source_class(orders["type"])
     source = cls(options_from_wire(cls.options_class, orders["options"]))
     try:
-        tail = Tail(source, journal, Position(*orders["begin"]), orders["max_bytes"], alive)
+        tail = Tail(
+            source, journal, Position(*orders["begin"]), orders["max_bytes"], alive, copy_first=orders["copy_first"]
+        )
         try:
             tail.run()
         finally:

@@ -25,9 +25,18 @@ class Tail:
     """Drains one log into one journal until `alive` says no."""
 
     def __init__(
-        self, source: Source, journal: Journal, begin: Position, max_bytes: int, alive: Callable[[], bool]
+        self,
+        source: Source,
+        journal: Journal,
+        begin: Position,
+        max_bytes: int,
+        alive: Callable[[], bool],
+        *,
+        copy_first: bool = False,
     ) -> None:
         self.source = source
+        # The tables' rows go into the journal before the log does.
+        self.copy_first = copy_first
         # Where the log itself begins: what `Source.prepare` has found or made.
         self.begin = begin
         self.journal = journal
@@ -48,6 +57,8 @@ class Tail:
         while self._alive():
             self.writer.rewind()
             try:
+                if self.copy_first and self.writer.end == ORIGIN:
+                    self._copy()
                 log = self.source.log(self._after())
             except Retry as error:
                 self._say("retrying", error=str(error))
@@ -69,6 +80,17 @@ class Tail:
     def _after(self) -> Position:
         """Where to go on: behind the journal, or behind what every consumer holds if that is further."""
         return max(self.writer.end, self.begin, self.journal.durable() or ORIGIN)
+
+    def _copy(self) -> None:
+        """The tables as of one position; the log then goes on from exactly there."""
+        self._say("copying")
+        log = self.source.copy_log()
+        try:
+            while self._alive() and (chunk := log.read(READ_SECONDS)) is not None:
+                self._store(log, chunk)
+                self._say("copying")
+        finally:
+            log.close()
 
     def _drain(self, log: Log) -> None:
         # A new connection does not know what the last one was told.

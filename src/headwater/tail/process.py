@@ -25,7 +25,16 @@ STOP_SECONDS = 10.0
 class TailProcess:
     """One tail that we own. It ends when we do, however we end: it watches our end of a pipe."""
 
-    def __init__(self, journal: Journal, source_type: str, options: Any, begin: Position, max_bytes: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        source_type: str,
+        options: Any,
+        begin: Position,
+        max_bytes: int,
+        *,
+        copy_first: bool = False,
+    ) -> None:
         self.journal = journal
         self._orders = {
             "journal": str(journal.path),
@@ -33,6 +42,7 @@ class TailProcess:
             "options": options_to_wire(options),
             "begin": [begin.commit, begin.ordinal, begin.resume],
             "max_bytes": max_bytes,
+            "copy_first": copy_first,
         }
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 from psycopg import pq, sql
@@ -29,6 +30,13 @@ def copy_rows(
     connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot: Snapshot, snapshot_name: str
 ) -> Iterator[ChangeBatch]:
     """The rows of one chunk as they were in the exported snapshot, as changes with op `r`."""
+    for lines in copy_text(connection, chunk, snapshot_name):
+        rows = parse_text(np.frombuffer(lines, dtype=np.uint8).copy(), chunk.table)
+        yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken)
+
+
+def copy_text(connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot_name: str) -> Iterator[bytes]:
+    """The same rows as COPY's own text, whole lines, several megabytes at a time."""
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
         try:
@@ -43,8 +51,7 @@ def copy_rows(
         if result.status != pq.ExecStatus.COPY_OUT:
             raise _cannot_copy(chunk, table.as_string(connection), ServerError(result).text)
         try:
-            for lines in _lines(pgconn):
-                yield _parse(lines, chunk.table, snapshot)
+            yield from _lines(pgconn)
         except GeneratorExit:
             # Nobody wants the rest; it would have to be read before this connection could say anything else.
             pgconn.finish()
@@ -127,8 +134,8 @@ def _lines(pgconn: PGconn) -> Iterator[bytes]:
         yield b"".join(gathered)
 
 
-def _parse(lines: bytes, table: TableSchema, snapshot: Snapshot) -> ChangeBatch:
-    text = np.frombuffer(lines, dtype=np.uint8).copy()
+def parse_text(text: npt.NDArray[np.uint8], table: TableSchema) -> pa.StructArray:
+    """Lines of COPY text as typed rows. Undoes the escapes in place: the text is not COPY's any more then."""
     rows = int(np.count_nonzero(text == 10))
     columns = len(table.columns)
     start, size = np.empty((columns, rows), np.int64), np.empty((columns, rows), np.int32)
@@ -136,13 +143,13 @@ def _parse(lines: bytes, table: TableSchema, snapshot: Snapshot) -> ChangeBatch:
     if bad >= 0:
         raise Stop(f"COPY of {table.table} gave a line that does not have {columns} columns (line {bad})")
     arrays = [values.parse(column, text, start[c], size[c], table.table) for c, column in enumerate(table.columns)]
-    return read_batch(
-        table, pa.StructArray.from_arrays(arrays, fields=list(table.arrow)), snapshot.position, snapshot.taken
-    )
+    return pa.StructArray.from_arrays(arrays, fields=list(table.arrow))
 
 
-def read_batch(table: TableSchema, after: pa.StructArray, position: Position, taken: int) -> ChangeBatch:
-    """Snapshot rows as changes: op `r`, all at the snapshot's position."""
+def read_batch(
+    table: TableSchema, after: pa.StructArray, position: Position, taken: int, *, numbered: bool = False
+) -> ChangeBatch:
+    """Snapshot rows as changes: op `r`, all at the snapshot's position, or `numbered` from behind it."""
     rows = len(after)
 
     def constant(value: object, kind: pa.DataType) -> pa.Array:
@@ -152,7 +159,7 @@ def read_batch(table: TableSchema, after: pa.StructArray, position: Position, ta
     arrays = [
         constant("r", pa.string()),
         constant(position.commit, pa.int64()),
-        constant(position.ordinal, pa.int64()),
+        pa.array(np.arange(1, rows + 1) + position.ordinal) if numbered else constant(position.ordinal, pa.int64()),
         constant(position.commit, pa.int64()),
         constant(taken, pa.timestamp("us", tz="UTC")),
         pa.nulls(rows, pa.int64()),

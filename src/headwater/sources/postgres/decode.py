@@ -17,6 +17,7 @@ import pyarrow as pa
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
+from headwater.sources.postgres.copy import parse_text, read_batch
 from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed
 
 Bytes = npt.NDArray[np.uint8]
@@ -53,6 +54,8 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
     if not runs:
         return []
+    if chunk.context.get("copy"):
+        return [_copied(chunk, schemas[runs[0].schema])]
     frames = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
@@ -62,9 +65,21 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
     return [_batch(frames, changes.of_run(i), schemas[run.schema]) for i, run in enumerate(runs)]
 
 
+def _copied(chunk: Chunk, table: TableSchema) -> ChangeBatch:
+    """Rows of a snapshot that went through the journal, numbered like the changes of one transaction."""
+    text = np.frombuffer(chunk.frames, dtype=np.uint8).copy()
+    batch = read_batch(table, parse_text(text, table), chunk.first, chunk.context["time"], numbered=True)
+    # Debezium marks the first and the last row of a snapshot and of each table in it.
+    marks = {key: chunk.context[key] for key in ("first", "last")}
+    return ChangeBatch(table, batch.records.replace_schema_metadata(marks))
+
+
 def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
     """See `Source.positions`."""
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
+    if chunk.context.get("copy"):
+        count = sum(run.changes for run in runs)
+        return [Position(chunk.first.commit, chunk.first.ordinal + n) for n in range(1, count + 1)]
     changes = scan(_writable(np.frombuffer(chunk.frames, dtype=np.uint8)), chunk, runs)
     wanted = changes.run >= 0
     pairs = zip(changes.commit[wanted].tolist(), changes.ordinal[wanted].tolist(), strict=True)

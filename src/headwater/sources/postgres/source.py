@@ -145,6 +145,11 @@ class Postgres(Source):
             raise SlotAhead(self.options.slot, flush_lsn(after), confirmed)
         return PostgresLog(self.options, after, self._describe, confirmed=confirmed)
 
+    def copy_log(self) -> Log:
+        from headwater.sources.postgres.copy_log import CopyLog
+
+        return CopyLog(self.options, self.snapshot(self.tables(), tasks=1))
+
     def listen(self, *, temporary: bool) -> Log:
         options = self.options
         with connect(options) as connection:

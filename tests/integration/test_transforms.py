@@ -10,6 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.integration.transform_cases import CASES
+from tests.oracle.cases import CASES as ORACLE_CASES
+from tests.oracle.cases import Case
+from tests.oracle.compare import RECORDED, Allowed, differences
+from tests.oracle.drive import BASE, prepared, run_blocks
+from tests.oracle.ours import DEBEZIUM_DEFAULTS, events_of, snapshot_events
+from tests.oracle.recording import golden_file, load, split_schema
 
 from headwater.formats.connector import Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
@@ -18,15 +25,9 @@ from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.source import Postgres
 from headwater.testing.debezium import DebeziumEvent
 from headwater.testing.postgres import PostgresServer
-from headwater.transforms.chain import build_chain, take_connect
+from headwater.transforms.chain import build_chain
+from headwater.transforms.connect_form import take_connect
 from headwater.transforms.encoder import encoder
-from tests.integration.transform_cases import CASES
-from tests.oracle.cases import CASES as ORACLE_CASES
-from tests.oracle.cases import Case
-from tests.oracle.compare import RECORDED, Allowed, differences
-from tests.oracle.drive import BASE, prepared, run_blocks
-from tests.oracle.ours import DEBEZIUM_DEFAULTS, events_of, snapshot_events
-from tests.oracle.recording import golden_file, load, split_schema
 
 pytestmark = pytest.mark.server
 

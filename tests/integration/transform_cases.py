@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from headwater.testing.postgres import PostgresServer
 from tests.oracle.cases import Case
+
+from headwater.testing.postgres import PostgresServer
 
 _ROUTER = {"transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter"}
 _UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}

@@ -6,16 +6,18 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
 from headwater.errors import Usage
 from headwater.event import Chunk
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.settings import settle
 from headwater.options import parse_options, split_options
 from headwater.registry import source_for_url
 from headwater.sources.base import Log, Source
+from headwater.transforms.connect_form import take_connect
 
 FORMATS = ("debezium-json", "flat")
 
@@ -60,10 +62,14 @@ def tail(given: argparse.Namespace) -> int:
         options |= {"publication": given.publication, "publication_autocreate": "disabled"}
     if given.slot:
         options["slot"] = given.slot
-    rest, debezium = split_options(options, cls.options_class, DebeziumOptions, where="tail")
+    sections, options = take_connect(options, "tail")
+    settled = settle(options, cls.options_class, DebeziumOptions)
+    settled.say("tail")
+    rest, debezium = split_options(settled.options, cls.options_class, DebeziumOptions, where="tail")
     name = f"tail_{uuid4().hex[:8]}"
     source = cls(parse_options(cls.options_class, rest, where="tail", name=name))
-    encode = encoder(source, given.format, parse_options(DebeziumOptions, debezium, where="tail", name="headwater"))
+    form = parse_options(DebeziumOptions, debezium, where="tail", name="headwater")
+    encode = encoder(source, given.format, form, sections)
     # As Ctrl-C: clean up on the server, then end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log = source.listen(temporary=not given.slot)
@@ -95,18 +101,20 @@ def print_events(log: Log, encode: Any, limit: int, *, confirm: bool) -> None:
             log.confirm(chunk.last)
 
 
-def encoder(source: Source, form: str, options: DebeziumOptions) -> Any:
+def encoder(source: Source, form: str, options: DebeziumOptions, sections: Sequence[Any] = ()) -> Any:
     """A function (log, chunk) → lines in log order."""
     # Here, not above: the kernels take a moment to load, and `--help` should not wait for them.
-    from headwater.formats.debezium_json import DebeziumJson
     from headwater.formats.flat import Flat
+    from headwater.transforms.encoder import encoder as event_encoder
+    from headwater.transforms.reading import reader_chain
 
-    debezium = DebeziumJson(options, source.connector(source.facts()))
+    chain = reader_chain(sections, options, rows=form == "flat")
+    debezium = event_encoder(options, source.connector(source.facts()), chain.events)
     flat = Flat()
 
     def lines(log: Log, chunk: Chunk) -> Iterator[str]:
         schemas = {run.schema: log.schema(run.schema) for run in chunk.tables}
-        batches = source.decode(chunk, schemas)
+        batches = chain.apply_all(source.decode(chunk, schemas))
         now = time.time_ns()
         keyed: list[tuple[int, int, int, str]] = []
         for batch in batches:

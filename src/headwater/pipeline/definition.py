@@ -8,17 +8,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from headwater.errors import Usage
-from headwater.options import option, parse_options
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.settings import settle
+from headwater.options import option, parse_options, split_options
 from headwater.registry import sink_class, source_class
 from headwater.sinks.base import Sink
 from headwater.sources.base import Source
+from headwater.transforms.chain import Chain, build_chain
+from headwater.transforms.column_rules import ColumnRulesTransform
+from headwater.transforms.connect_form import take_connect
+from headwater.transforms.sink import TransformedSink
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REFERENCE = re.compile(r"\$\{(file:)?([^}]+)\}")
@@ -38,6 +44,7 @@ class PipelineOptions:
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
     )
+    transforms: list[Any] = option([], help="what happens on the way: a list, each with `type` and its options")
     spark: Mapping[str, Any] = option({}, help="Spark settings, e.g. spark.master: local[4]")
 
 
@@ -52,6 +59,9 @@ class Definition:
     journal_max_bytes: int
     batch_max_bytes: int
     spark: Mapping[str, str]
+    # How events look, for sinks that carry events; and what happens to changes and events on the way.
+    debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
+    transforms: Chain = field(default_factory=Chain)
 
     @property
     def journal(self) -> Path:
@@ -84,17 +94,22 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
     sinks: dict[str, Sink] = {}
     if not options.sinks:
         raise Usage("pipeline: sinks is empty", "Name at least one, e.g. {type: delta, path: lake}")
+    source, debezium, more = _source(options.source, options.name)
+    chain = build_chain([*options.transforms, *more])
     for number, section in enumerate(options.sinks):
         name, sink = _sink(section, f"sinks[{number}]", options.name)
+        sink = _transformed(sink, name, chain, debezium)
         sinks[name if name not in sinks else f"{name}-{number}"] = sink
     return Definition(
         name=options.name,
-        source=_source(options.source, options.name),
+        source=source,
         sinks=sinks,
         state=Path(options.state),
         journal_max_bytes=options.journal_max_bytes,
         batch_max_bytes=options.batch_max_bytes,
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},
+        debezium=debezium,
+        transforms=chain,
     )
 
 
@@ -103,11 +118,33 @@ def _spark_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _source(section: Any, name: str) -> Source:
+def _source(section: Any, name: str) -> tuple[Source, DebeziumOptions, list[dict[str, Any]]]:
+    """(the source, how its events look, transforms in Kafka Connect's form)."""
     kind, given = _typed(section, "source")
     cls = source_class(kind)
+    sections, given = take_connect(given, "source")
+    settled = settle(given, cls.options_class, DebeziumOptions)
+    settled.say("source")
+    own, debezium = split_options(settled.options, cls.options_class, DebeziumOptions, where="source")
     # A slot or publication name allows no hyphen without quoting everywhere.
-    return cls(parse_options(cls.options_class, given, where="source", name=name.replace("-", "_").lower()))
+    source = cls(parse_options(cls.options_class, own, where="source", name=name.replace("-", "_").lower()))
+    return source, parse_options(DebeziumOptions, debezium, where="source", name=name), sections
+
+
+def _transformed(sink: Sink, name: str, chain: Chain, debezium: DebeziumOptions) -> Sink:
+    """The sink behind the transforms; one that carries events applies column options and event transforms itself."""
+    use = getattr(sink, "use_events", None)
+    if use is not None:
+        use(debezium, chain.events)
+        return TransformedSink(sink, chain) if chain.changes else sink
+    if chain.events:
+        raise Usage(
+            f"sink {name!r} takes rows, not events: the transform {chain.events[0].type!r} cannot apply to it",
+            "use a transform of changes (filter, columns, mask, route), or a sink that carries events",
+        )
+    rules = ColumnRulesTransform(debezium)
+    changes = (rules, *chain.changes) if rules.rules else chain.changes
+    return TransformedSink(sink, Chain(changes)) if changes else sink
 
 
 def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink]:

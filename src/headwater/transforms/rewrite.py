@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from headwater.event import ChangeBatch, change_schema
+from headwater.event import ChangeBatch
 from headwater.formats.column_options import ArrayMap
 
 
@@ -19,7 +19,8 @@ def map_columns(batch: ChangeBatch, maps: Mapping[str, ArrayMap]) -> ChangeBatch
     for side in ("before", "after"):
         place = names.index(side)
         arrays[place] = _mapped(arrays[place], batch, maps)
-    return ChangeBatch(batch.table, pa.RecordBatch.from_arrays(arrays, schema=change_schema(batch.table)))
+    # The schema's metadata is the caller's: it stays.
+    return ChangeBatch(batch.table, pa.RecordBatch.from_arrays(arrays, schema=batch.records.schema))
 
 
 def _mapped(rows: pa.StructArray, batch: ChangeBatch, maps: Mapping[str, ArrayMap]) -> pa.StructArray:

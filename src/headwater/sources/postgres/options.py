@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headwater.options import Secret, option
 from headwater.sources.base import SourceOptions
@@ -67,3 +69,17 @@ class PostgresOptions(SourceOptions):
     status_interval_ms: int = option(
         10_000, help="how often the server hears from us at least", aliases=["status.update.interval.ms"]
     )
+    renamed: ClassVar[Mapping[str, str]] = {
+        "schema.whitelist": "schema.include.list",
+        "schema.blacklist": "schema.exclude.list",
+        "flush.lsn.source": "lsn.flush.mode",
+        "internal.slot.seek.to.known.offset.on.start": "offset.mismatch.strategy",
+    }
+    no_effect: ClassVar[Mapping[str, str]] = {
+        r"lsn\.flush\..*": "the slot is confirmed up to what every sink holds durably, and no further",
+        r"offset\.mismatch\.strategy": "slot and stored position are always compared; a gap stops the pipeline",
+        r"slot\.(max\.retries|retry\.delay\.ms)": "connecting is retried",
+        r"xmin\.fetch\.interval\.ms": "source.xmin is null",
+        r"schema\.refresh\.mode|internal\..*": "schemas come with the log",
+        r"database\.server\.id": "only MySQL has server ids",
+    }

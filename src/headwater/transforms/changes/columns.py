@@ -73,7 +73,8 @@ def keep_columns(batch: ChangeBatch, names: Sequence[str]) -> ChangeBatch:
     # Names of columns that are gone do no harm there, but nobody would expect them.
     gone = [column.name for column in batch.table.columns if column.name not in names]
     arrays.append(_without(records.column("unchanged"), gone))
-    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=change_schema(table)))
+    schema = change_schema(table).with_metadata(records.schema.metadata)
+    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def _without(unchanged: pa.ListArray, gone: Sequence[str]) -> pa.ListArray:

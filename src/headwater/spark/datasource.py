@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import Usage
 from headwater.event import ORIGIN, Position, TableSchema
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.settings import settle
 from headwater.journal import Journal, JournalReader
 from headwater.options import option, parse_options, split_options
 from headwater.registry import source_class, source_for_url
@@ -25,6 +26,8 @@ from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, 
 from headwater.spark.rows import event_rows, event_schema, table_rows, table_schema
 from headwater.spark.slices import Slice, plan_by_range
 from headwater.tail.process import TailProcess, tail_state, wait_for_tail
+from headwater.transforms.connect_form import take_connect
+from headwater.transforms.reading import reader_chain, with_properties
 
 KEEP_SECONDS = 1.0
 
@@ -46,6 +49,9 @@ class ReaderOptions:
     )
     after: str = option("", help="bounded read: from behind this position (JSON, or commit:ordinal)")
     upto: str = option("", help="bounded read: up to and with this position; default: all there is")
+    properties: str = option(
+        "", help="more options, one key=value a line: for keys whose case matters, which Spark does not keep"
+    )
 
 
 class HeadwaterSource(DataSource):
@@ -79,12 +85,16 @@ class Reading:
             raise Usage(
                 "format('headwater'): say where to read", "option('url', 'postgresql://user@host:5432/database')"
             )
+        where = "format('headwater')"
+        sections, flat = take_connect(with_properties(given), where)
+        settled = settle(flat, source.options_class, DebeziumOptions, ReaderOptions)
         own, debezium, rest = split_options(
-            dict(given), ReaderOptions, DebeziumOptions, source.options_class, where="format('headwater')"
+            settled.options, ReaderOptions, DebeziumOptions, source.options_class, where=where
         )
         name = str(own.get("name", "reader"))
         self.options = parse_options(ReaderOptions, own, where="format('headwater')", name=name)
         self.debezium = parse_options(DebeziumOptions, debezium, where="format('headwater')", name=name)
+        self.transforms = reader_chain(sections, self.debezium, rows=bool(self.options.table))
         if self.options.table and not {"tables", "table.include.list"} & rest.keys():
             rest["tables"] = [self.options.table]
         self.source: Source = source(parse_options(source.options_class, rest, where="format('headwater')", name=name))
@@ -94,7 +104,7 @@ class Reading:
         """The one table, as the catalog has it."""
         for table in self.source.candidates():
             if table.table == self.options.table:
-                return table
+                return self.transforms.table(table)
         raise Usage(
             f"there is no table {self.options.table!r} to capture", "Write it as schema.table, in its exact case"
         )
@@ -102,9 +112,9 @@ class Reading:
     def read(self, part: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
         """One slice as Spark rows."""
         if self.options.table:
-            return table_rows(part, schema)
+            return table_rows(part, schema, self.transforms)
         about = self.journal.about() or {}
-        return event_rows(part, about["facts"], self.debezium)
+        return event_rows(part, about["facts"], self.debezium, self.transforms)
 
     def plan(self, blocks: Sequence[object], after: Position, upto: Position) -> list[SlicePartition]:
         # As many slices as there may be cores; Spark runs what it can.

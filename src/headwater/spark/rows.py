@@ -17,11 +17,12 @@ from pyspark.sql.types import StructType
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema, change_schema
 from headwater.formats.connector import Moment
-from headwater.formats.debezium_json import DebeziumJson
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.log_order import ORDERED, in_log_order
 from headwater.registry import source_class
 from headwater.spark.slices import Slice, read_slice
+from headwater.transforms.chain import Chain
+from headwater.transforms.encoder import encoder as event_encoder
 
 
 def table_schema(table: TableSchema) -> StructType:
@@ -39,19 +40,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def table_rows(part: Slice, schema: StructType) -> Iterator[pa.RecordBatch]:
+def table_rows(part: Slice, schema: StructType, transforms: Chain) -> Iterator[pa.RecordBatch]:
     """The changes of the slice's one table, typed."""
     target = arrow_schema(schema)
     for batches in read_slice(part):
-        for batch in batches:
+        for batch in transforms.apply_all(batches):
             yield fit(batch, target)
 
 
-def event_rows(part: Slice, facts: Mapping[str, str], options: DebeziumOptions) -> Iterator[pa.RecordBatch]:
+def event_rows(
+    part: Slice, facts: Mapping[str, str], options: DebeziumOptions, transforms: Chain
+) -> Iterator[pa.RecordBatch]:
     """The changes of the slice as Debezium events, in log order."""
     target = arrow_schema(event_schema())
-    encoder = DebeziumJson(options, source_class(part.source).connector(facts))
-    for batches in read_slice(part):
+    encoder = event_encoder(options, source_class(part.source).connector(facts), transforms.events)
+    for decoded in read_slice(part):
+        batches = transforms.apply_all(decoded)
         moment = Moment(now=time.time_ns())
         records = in_log_order([(batch, encoder.encode(batch, moment)) for batch in batches])
         yield from records.cast(target).combine_chunks().to_batches()

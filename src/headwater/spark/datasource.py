@@ -132,12 +132,17 @@ class ChangeStreamReader(JournalStreamReader):
         )
         self.reading = reading
         self.row_schema = schema
+        self._copies = reading.source.options.snapshot != "no_data"
         self._tail: TailProcess | None = None
         self._last_keep = 0.0
 
     def begin(self) -> Position:
         stored = self.journal.consumer_positions().get(self.reading.options.name) if self.journal.about() else None
-        return stored or self._open(None)
+        if stored is not None:
+            return stored
+        begin = self._open(None)
+        # A snapshot comes before everything in the log.
+        return ORIGIN if self._copies else begin
 
     def received(self) -> int:
         return int(tail_state(self.journal).get("received", 0))
@@ -178,12 +183,15 @@ class ChangeStreamReader(JournalStreamReader):
         if self._tail is not None:
             return ORIGIN
         source, options = self.reading.source, self.reading.options
+        durable = None if durable == ORIGIN else durable
         begin = source.prepare(durable)
         source.close()
         self.journal.create(source.type, source.identity(), source.facts())
         if options.name not in self.journal.consumer_positions():
             self.journal.set_consumer(options.name, durable)
-        self._tail = TailProcess(self.journal, source.type, source.options, begin, options.journal_max_bytes)
+        copies = durable is None and self._copies
+        limit = options.journal_max_bytes
+        self._tail = TailProcess(self.journal, source.type, source.options, begin, limit, copy_first=copies)
         self._tail.ensure()
         if self._tail.pid is not None:
             wait_for_tail(self.journal, self._tail)

@@ -56,9 +56,16 @@ def event_rows(
     encoder = event_encoder(options, source_class(part.source).connector(facts), transforms.events)
     for decoded in read_slice(part):
         batches = transforms.apply_all(decoded)
-        moment = Moment(now=time.time_ns())
-        records = in_log_order([(batch, encoder.encode(batch, moment)) for batch in batches])
+        now = time.time_ns()
+        records = in_log_order([(batch, encoder.encode(batch, moment_of(batch, now))) for batch in batches])
         yield from records.cast(target).combine_chunks().to_batches()
+
+
+def moment_of(batch: ChangeBatch, now: int) -> Moment:
+    """What the events of a batch have in common; rows of a snapshot know whether they begin or end it."""
+    marks = batch.records.schema.metadata or {}
+    first, last = (marks.get(key, b"true").decode() for key in (b"first", b"last"))
+    return Moment(now=now, first=first, last=last)
 
 
 def fit(batch: ChangeBatch, target: pa.Schema) -> pa.RecordBatch:

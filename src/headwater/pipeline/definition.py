@@ -27,7 +27,7 @@ from headwater.transforms.connect_form import take_connect
 from headwater.transforms.sink import TransformedSink
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_REFERENCE = re.compile(r"\$\{(file:)?([^}]+)\}")
+_REFERENCE = re.compile(r"(\$)?\$\{(file:)?([^}]+)\}")
 
 
 @dataclass(frozen=True)
@@ -162,16 +162,19 @@ def _typed(section: Any, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def interpolate(value: Any) -> Any:
-    """`${NAME}` from the environment and `${file:PATH}` from a file, anywhere in the texts of a value."""
+    """`${NAME}` from the environment and `${file:PATH}` from a file, anywhere in the texts of a value; `$${` is `${`."""
     if isinstance(value, dict):
-        return {key: interpolate(part) for key, part in value.items()}
+        # Names too: the salt of column.mask.hash… is part of one.
+        return {interpolate(key): interpolate(part) for key, part in value.items()}
     if isinstance(value, list):
         return [interpolate(part) for part in value]
     return _REFERENCE.sub(_resolve, value) if isinstance(value, str) else value
 
 
 def _resolve(match: re.Match[str]) -> str:
-    is_file, name = match.groups()
+    escaped, is_file, name = match.groups()
+    if escaped:
+        return match[0][1:]
     if is_file:
         try:
             return Path(name).read_text(encoding="utf-8").strip()

@@ -18,7 +18,7 @@ def add(verbs: Any) -> None:
         "import",
         help="turn a Debezium registration into a pipeline file",
         description="Read what is posted to Kafka Connect for a Debezium connector and write the pipeline that does the"
-        " same. What has no equivalent is listed on stderr and at the end of the file; secrets become ${ENV} references.",
+        " same. What has no equivalent is listed on stderr and at the file's end; secrets become ${ENV} references.",
         epilog="example: headwater import connector.json -o shop.yaml",
     )
     parser.add_argument("file", metavar="FILE", help="the registration as JSON; - reads from stdin")

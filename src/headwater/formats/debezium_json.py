@@ -20,6 +20,7 @@ from headwater.formats.column_options import ColumnRules
 from headwater.formats.connect import STRING, quote
 from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
@@ -78,6 +79,12 @@ class DebeziumJson:
 
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
         """All records of the batch. The same batch and moment give the same bytes."""
+        mode = self.options.processing_failure
+        if mode == "fail":
+            return Encoded(self._blocks(batch, moment))
+        return Encoded(leaving_out(self._blocks, batch, moment, mode))
+
+    def _blocks(self, batch: ChangeBatch, moment: Moment) -> tuple[pa.RecordBatch, ...]:
         plan = self.plan(batch.table)
         rows = len(batch)
         orders = Orders()
@@ -85,7 +92,7 @@ class DebeziumJson:
         for begin, records in blocks(batch.records, plan.value_template.size):
             part = ChangeBatch(batch.table, records)
             done.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin, orders))
-        return Encoded(tuple(block for block in done if block.num_rows))
+        return tuple(block for block in done if block.num_rows)
 
 
 class Plan:

@@ -159,8 +159,8 @@ def _with_postgres_defaults(given: dict[str, Any], imported: Imported) -> dict[s
         return {**_POSTGRES_DEFAULTS, **given}
     old = given.pop("slot.name", _POSTGRES_DEFAULTS["slot.name"])
     imported.notes.append(
-        f"plugin.name: {plugin} is not read; its slot {old!r} cannot be gone on with. A new slot of the plug-in pgoutput is"
-        f" created, and tables are loaded anew; drop the old slot when it is no longer needed"
+        f"plugin.name: {plugin} is not read, so its slot {old!r} cannot be gone on with; a new slot of the plug-in"
+        " pgoutput is created and tables are loaded anew. Drop the old slot when it is no longer needed"
     )
     return given
 

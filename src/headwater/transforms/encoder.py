@@ -15,6 +15,7 @@ from headwater.formats import envelope
 from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_json import HEADERS, SCHEMA, DebeziumJson, Encoded, Plan
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
 from headwater.formats.text import Longs, Slot, Template, Text, blocks
 from headwater.transforms.base import EventTransform
@@ -48,13 +49,19 @@ class TransformingEncoder:
 
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
         """All records of the batch, in the order in which they have to be sent."""
+        mode = self.json.options.processing_failure
+        if mode == "fail":
+            return Encoded(self._blocks(batch, moment))
+        return Encoded(leaving_out(self._blocks, batch, moment, mode))
+
+    def _blocks(self, batch: ChangeBatch, moment: Moment) -> tuple[pa.RecordBatch, ...]:
         plan = self.json.plan(batch.table)
         orders, done = Orders(), []
         for begin, records in blocks(batch.records, plan.value_template.size):
             part = ChangeBatch(batch.table, records)
             part_moment = envelope.within(moment, begin, len(part), len(batch))
             done.append(self._block(plan, part, part_moment, begin, orders))
-        return Encoded(tuple(block for block in done if block.num_rows))
+        return tuple(block for block in done if block.num_rows)
 
     def _block(self, plan: Plan, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders) -> pa.RecordBatch:
         groups, rows = draft(plan, self.json.run, batch, moment, orders)

@@ -15,8 +15,9 @@ import pytest
 
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.formats.connector import Moment, Run
-from headwater.formats.debezium_json import DebeziumJson, Encoded
+from headwater.formats.debezium_json import DebeziumJson
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.record import Encoded
 from headwater.options import Secret, declared, parse_options
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.source import Postgres

@@ -6,10 +6,6 @@ ColumnForm. Records that are no row changes (transactions, heartbeats, messages)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 import pyarrow as pa
 
@@ -22,43 +18,10 @@ from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
+from headwater.formats.record import HEADERS, SCHEMA, Encoded
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
 from headwater.formats.text import BLOCK_ROWS, NONE, PACK, Bytes, Slot, Template, Text, blocks, bytes_of, null_state
-
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
-SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        # Null when the table has no key.
-        pa.field("key", pa.string()),
-        # Null for a tombstone.
-        pa.field("value", pa.string()),
-        pa.field("headers", HEADERS),
-        # The change in the batch that this record came from: one change may give up to three records.
-        pa.field("change", pa.int64(), nullable=False),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Records in the order in which they have to be sent."""
-
-    batches: tuple[pa.RecordBatch, ...]
-
-    @cached_property
-    def table(self) -> pa.Table:
-        # Transforms may add columns: the partition and the timestamp that an event asks for.
-        return pa.Table.from_batches(self.batches, None if self.batches else SCHEMA)
-
-    def __len__(self) -> int:
-        return sum(batch.num_rows for batch in self.batches)
-
-    def __iter__(self) -> Iterator[dict[str, object]]:
-        """Record by record, for printing and tests."""
-        for batch in self.batches:
-            yield from batch.to_pylist()
 
 
 class DebeziumJson:

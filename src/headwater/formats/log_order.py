@@ -8,16 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.event import ChangeBatch
-from headwater.formats.debezium_json import SCHEMA, Encoded
-
-ORDERED = pa.schema(
-    [
-        *(SCHEMA.field(name) for name in ("topic", "key", "value", "headers")),
-        pa.field("commit", pa.int64(), nullable=False),
-        pa.field("ordinal", pa.int64(), nullable=False),
-        pa.field("commit_time", pa.timestamp("us", tz="UTC")),
-    ]
-)
+from headwater.formats.record import ORDERED, Encoded
 
 
 def in_log_order(parts: Sequence[tuple[ChangeBatch, Encoded]]) -> pa.Table:

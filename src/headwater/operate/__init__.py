@@ -1,1 +1,1 @@
-"""TODO"""
+"""For the person on call: verify that a lake equals its source."""

@@ -23,7 +23,7 @@ from headwater.options import option, parse_options, split_options
 from headwater.registry import source_class, source_for_url
 from headwater.sources.base import Source
 from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
-from headwater.spark.rows import event_rows, event_schema, table_rows, table_schema
+from headwater.spark.rows import event_schema, table_rows, table_schema
 from headwater.spark.slices import Slice, plan_by_range
 from headwater.tail.process import TailProcess, tail_state, wait_for_tail
 from headwater.transforms.connect_form import take_connect
@@ -113,6 +113,8 @@ class Reading:
         """One slice as Spark rows."""
         if self.options.table:
             return table_rows(part, schema, self.transforms)
+        from headwater.spark.event_rows import event_rows
+
         about = self.journal.about() or {}
         return event_rows(part, about["facts"], self.debezium, self.transforms)
 

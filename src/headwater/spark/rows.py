@@ -1,4 +1,4 @@
-"""How changes look as Spark rows: typed rows of one table, or one Debezium event a row.
+"""How changes look as Spark rows: the schemas, and typed rows of one table (events are in `event_rows.py`).
 
 A RecordBatch given to Spark must equal the declared schema to the letter, nested names included; `fit`
 makes it so and refuses to lose a column.
@@ -6,8 +6,7 @@ makes it so and refuses to lose a column.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +15,9 @@ from pyspark.sql.types import StructType
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, TableSchema, change_schema
-from headwater.formats.connector import Moment
-from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.log_order import ORDERED, in_log_order
-from headwater.registry import source_class
+from headwater.formats.record import ORDERED
 from headwater.spark.slices import Slice, read_slice
 from headwater.transforms.chain import Chain
-from headwater.transforms.encoder import encoder as event_encoder
 
 
 def table_schema(table: TableSchema) -> StructType:
@@ -46,26 +41,6 @@ def table_rows(part: Slice, schema: StructType, transforms: Chain) -> Iterator[p
     for batches in read_slice(part):
         for batch in transforms.apply_all(batches):
             yield fit(batch, target)
-
-
-def event_rows(
-    part: Slice, facts: Mapping[str, str], options: DebeziumOptions, transforms: Chain
-) -> Iterator[pa.RecordBatch]:
-    """The changes of the slice as Debezium events, in log order."""
-    target = arrow_schema(event_schema())
-    encoder = event_encoder(options, source_class(part.source).connector(facts), transforms.events)
-    for decoded in read_slice(part):
-        batches = transforms.apply_all(decoded)
-        now = time.time_ns()
-        records = in_log_order([(batch, encoder.encode(batch, moment_of(batch, now))) for batch in batches])
-        yield from records.cast(target).combine_chunks().to_batches()
-
-
-def moment_of(batch: ChangeBatch, now: int) -> Moment:
-    """What the events of a batch have in common; rows of a snapshot know whether they begin or end it."""
-    marks = batch.records.schema.metadata or {}
-    first, last = (marks.get(key, b"true").decode() for key in (b"first", b"last"))
-    return Moment(now=now, first=first, last=last)
 
 
 def fit(batch: ChangeBatch, target: pa.Schema) -> pa.RecordBatch:

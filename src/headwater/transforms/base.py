@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Usage
 from headwater.event import ChangeBatch, TableSchema
 from headwater.options import option
-from headwater.transforms.events_model import Events
+
+if TYPE_CHECKING:
+    from headwater.transforms.events_model import Events
 
 
 @dataclass(frozen=True, kw_only=True)

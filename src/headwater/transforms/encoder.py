@@ -13,10 +13,11 @@ import pyarrow as pa
 from headwater.event import ChangeBatch
 from headwater.formats import envelope
 from headwater.formats.connector import Connector, Moment, Run
-from headwater.formats.debezium_json import HEADERS, SCHEMA, DebeziumJson, Encoded, Plan
+from headwater.formats.debezium_json import DebeziumJson, Plan
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
+from headwater.formats.record import HEADERS, SCHEMA, Encoded
 from headwater.formats.text import Longs, Slot, Template, Text, blocks
 from headwater.transforms.base import EventTransform
 from headwater.transforms.draft import draft

@@ -8,7 +8,6 @@ from typing import Any
 from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.transforms.chain import Chain, build_chain
-from headwater.transforms.column_rules import ColumnRulesTransform
 
 
 def reader_chain(sections: Sequence[Any], debezium: DebeziumOptions, *, rows: bool) -> Chain:
@@ -21,6 +20,11 @@ def reader_chain(sections: Sequence[Any], debezium: DebeziumOptions, *, rows: bo
             f"the transform {chain.events[0].type!r} works on Debezium's events, but rows are read",
             "leave out `table` to read events (tail: --format debezium-json), or use filter, columns, mask, route",
         )
+    if not (debezium.column_include_list or debezium.column_exclude_list or debezium.column_rules):
+        return chain
+    # Here, not above: it loads kernels, and the planner of a stream has no use for them.
+    from headwater.transforms.column_rules import ColumnRulesTransform
+
     rules = ColumnRulesTransform(debezium)
     return Chain((rules, *chain.changes)) if rules.rules else chain
 

@@ -181,19 +181,21 @@ class JournalWriter:
             blocks.extend(found)
         while blocks and not blocks[-1].header.whole:
             blocks.pop()
-        kept = blocks[-1].path if blocks else None
-        for path in reversed(paths):
-            if path == kept:
-                break
-            path.unlink()
         for block in blocks:
             self._segments[block.path] = (block.header.last, block.offset + block.size)
-        if kept is not None:
-            self._offset = self._segments[kept][1]
-            self._file = kept.open("r+b", buffering=0)
+        if blocks:
+            self.end = blocks[-1].header.last
+        elif paths:
+            # Emptied, not removed: a reader that knows its name finds there what comes next.
+            self._segments[paths[0]] = (self.end, 0)
+        for path in reversed(paths):
+            if path not in self._segments:
+                path.unlink()
+        if self._segments:
+            path, (_last, self._offset) = list(self._segments.items())[-1]
+            self._file = path.open("r+b", buffering=0)
             os.ftruncate(self._file.fileno(), self._offset)
             self._file.seek(self._offset)
-            self.end = blocks[-1].header.last
             self._unsynced = True
             self.sync()
 

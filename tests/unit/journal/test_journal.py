@@ -262,6 +262,24 @@ def test_a_reader_survives_that_the_segment_of_a_void_piece_is_gone(journal, sma
     opened.close()
 
 
+def test_a_reader_finds_what_follows_when_nothing_whole_was_left(journal, small_segments):
+    opened = JournalWriter(journal, CAP)
+    opened.append(*transactions(100))
+    reader = JournalReader(journal)
+    opened.append(piece(Position(100, 1), 200, 1, whole=False))
+    opened.append(piece(Position(200, 1), 200, 2, whole=False))
+    opened.forget(Position(100, 1))
+    reader.refresh()
+    opened._file.close()
+    opened._lock.close()
+
+    write(journal)
+    write(journal, piece(Position(100, 1), 200, 1), piece(Position(200, 1), 300, 1))
+
+    reader.refresh()
+    assert shown(reader) == [(200, 1), (300, 1)]
+
+
 def test_a_transaction_that_comes_again_after_a_reconnect_is_shown_once(journal):
     opened, reader = JournalWriter(journal, CAP), JournalReader(journal)
     opened.append(piece(ORIGIN, 100, 1, whole=False, frames=b"lost"))

@@ -40,22 +40,26 @@ class Slot:
     plugin: str | None
     database: str | None
     active_pid: int | None
-    restart_lsn: int | None
     confirmed_flush_lsn: int | None
     wal_status: str | None
+
+    @property
+    def confirmed(self) -> int:
+        """Nothing before this comes again; 0 while the slot is being made."""
+        return self.confirmed_flush_lsn or 0
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     """The slot as the server knows it, or None."""
     row = connection.execute(
-        "select slot_name, plugin, database, active_pid, restart_lsn::text, confirmed_flush_lsn::text, wal_status"
+        "select slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, wal_status"
         " from pg_replication_slots where slot_name = %s",
         [name],
     ).fetchone()
     if row is None:
         return None
-    restart, confirmed = (parse_lsn(text) if text else None for text in row[4:6])
-    return Slot(row[0], row[1], row[2], row[3], restart, confirmed, row[6])
+    *identity, confirmed, wal_status = row
+    return Slot(*identity, parse_lsn(confirmed) if confirmed else None, wal_status)
 
 
 def refuse_unusable(slot: Slot, database: str) -> None:

@@ -140,7 +140,7 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
-        confirmed = slot.confirmed_flush_lsn or 0 if slot is not None else 0
+        confirmed = slot.confirmed if slot else 0
         if confirmed > flush_lsn(after):
             raise SlotAhead(self.options.slot, flush_lsn(after), confirmed)
         return PostgresLog(self.options, after, self._describe, confirmed=confirmed)
@@ -159,7 +159,7 @@ class Postgres(Source):
             slot = None if temporary else self._released_slot(connection)
         if made and temporary:
             self._held.callback(self._drop_publication)
-        confirmed = slot.confirmed_flush_lsn or 0 if slot is not None else 0
+        confirmed = slot.confirmed if slot else 0
         return PostgresLog(options, at_lsn(confirmed or here), self._describe, confirmed=confirmed, temporary=temporary)
 
     @staticmethod
@@ -247,10 +247,9 @@ class Postgres(Source):
         return slot
 
     def _existing(self, slot: Slot, durable: Position | None) -> Position:
-        confirmed = slot.confirmed_flush_lsn or slot.restart_lsn or 0
-        if durable is not None and confirmed > flush_lsn(durable):
-            raise SlotAhead(slot.name, flush_lsn(durable), confirmed)
-        return at_lsn(confirmed)
+        if durable is not None and slot.confirmed > flush_lsn(durable):
+            raise SlotAhead(slot.name, flush_lsn(durable), slot.confirmed)
+        return at_lsn(slot.confirmed)
 
 
 def written_lsn(connection: psycopg.Connection[Any]) -> int:

@@ -58,8 +58,8 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     ).fetchone()
     if row is None:
         return None
-    *identity, confirmed, wal_status = row
-    return Slot(*identity, parse_lsn(confirmed) if confirmed else None, wal_status)
+    slot, plugin, database, pid, confirmed, wal_status = row
+    return Slot(slot, plugin, database, pid, parse_lsn(confirmed) if confirmed else None, wal_status)
 
 
 def refuse_unusable(slot: Slot, database: str) -> None:

@@ -87,14 +87,16 @@ class ColumnRules:
         name = f"{table.table}.{column}"
         return matches(self.include, name) if self.include else not matches(self.exclude, name)
 
-    def rule_for(self, table: TableSchema, column: Column) -> tuple[Rule, ArrayMap] | None:
-        """The rule that hides a column's values, and how."""
+    def rule_for(
+        self, table: TableSchema, column: Column, form: ColumnForm | None = None
+    ) -> tuple[Rule, ArrayMap] | None:
+        """The rule that hides a column's values, and how; in events the column's form has to be text too."""
         name = f"{table.table}.{column.name}"
         for rule in self.rules:
             if not matches(rule.patterns, name):
                 continue
             found = rule.map_for(column)
-            if found is not None:
+            if found is not None and (form is None or _suits(rule, form, column)):
                 return rule, found
             LOG.warning("%s has no effect on %s: %s is no text", rule.option, name, column.type)
         return None
@@ -108,7 +110,7 @@ class ColumnRules:
 
     def _form(self, form: ColumnForm, table: TableSchema, size: Callable[[Column], Size]) -> ColumnForm:
         column = table.column(form.column)
-        ruled = self.rule_for(table, column)
+        ruled = self.rule_for(table, column, form)
         if ruled is not None:
             rule, mapped = ruled
             write = string_text if rule.kind != "truncate" else form.write
@@ -122,6 +124,13 @@ class ColumnRules:
         if named or matches(self.typed_kinds, size(column)[0]):
             return replace(form, schema=_with(form, _source_type(column, size(column))))
         return form
+
+
+def _suits(rule: Rule, form: ColumnForm, column: Column) -> bool:
+    """A numeric or a time may be text in a change, but a number in events."""
+    if rule.kind == "truncate":
+        return form.write is string_text or pa.types.is_binary(column.arrow)
+    return form.schema.type == "string"
 
 
 def _through(mapped: ArrayMap, write: Writer) -> Writer:

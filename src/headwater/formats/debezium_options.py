@@ -145,3 +145,9 @@ class DebeziumOptions:
     )
     topic_heartbeat_name: str = option("", help="whole name of the heartbeat topic", aliases=["topic.heartbeat.name"])
     version: str = option(VERSION, help="what `source.version` says", hidden=True)
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether any column.* option is given; what carries them out loads kernels, so it is asked first."""
+        named = (self.column_include_list, self.column_exclude_list, self.column_rules)
+        return any(named) or any((self.column_propagate_source_type, self.datatype_propagate_source_type))

@@ -19,7 +19,7 @@ from headwater.formats.settings import Settled, settle
 from headwater.options import Declared, Secret, convert, declared
 from headwater.registry import known, source_class, transform_class
 from headwater.sources.base import SourceOptions
-from headwater.transforms.base import EventTransform
+from headwater.transforms.base import EventTransform, implied
 from headwater.transforms.chain import build_chain
 from headwater.transforms.connect_form import take_connect
 
@@ -206,9 +206,7 @@ def _translated(section: dict[str, Any]) -> dict[str, Any]:
     cls = transform_class(str(section["type"]))
     names = {name: d for d in declared(cls.options_class) for name in (d.name, *d.aliases)}
     ours: dict[str, Any] = {"type": cls.type}
-    if str(section["type"]).endswith("$Key"):
-        ours["into"] = "key"
-    for key, value in section.items():
+    for key, value in implied(cls, str(section["type"]), section).items():
         if key == "type":
             continue
         if key not in names:

@@ -22,7 +22,6 @@ from headwater.registry import sink_class, source_class
 from headwater.sinks.base import Sink
 from headwater.sources.base import Source
 from headwater.transforms.chain import Chain, build_chain
-from headwater.transforms.column_rules import ColumnRulesTransform
 from headwater.transforms.connect_form import take_connect
 from headwater.transforms.sink import TransformedSink
 
@@ -142,6 +141,11 @@ def _transformed(sink: Sink, name: str, chain: Chain, debezium: DebeziumOptions)
             f"sink {name!r} takes rows, not events: the transform {chain.events[0].type!r} cannot apply to it",
             "use a transform of changes (filter, columns, mask, route), or a sink that carries events",
         )
+    if not debezium.names_columns:
+        return TransformedSink(sink, Chain(chain.changes)) if chain.changes else sink
+    # Here, not above: it loads kernels, and most pipelines name no columns.
+    from headwater.transforms.column_rules import ColumnRulesTransform
+
     rules = ColumnRulesTransform(debezium)
     changes = (rules, *chain.changes) if rules.rules else chain.changes
     return TransformedSink(sink, Chain(changes)) if changes else sink
@@ -162,7 +166,7 @@ def _typed(section: Any, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def interpolate(value: Any) -> Any:
-    """`${NAME}` from the environment and `${file:PATH}` from a file, anywhere in the texts of a value; `$${` is `${`."""
+    """`${NAME}` from the environment and `${file:PATH}` from a file, anywhere in a value's texts; `$${` is `${`."""
     if isinstance(value, dict):
         # Names too: the salt of column.mask.hash… is part of one.
         return {interpolate(key): interpolate(part) for key, part in value.items()}

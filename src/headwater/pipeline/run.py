@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
 
 if TYPE_CHECKING:
-    from headwater.spark.flow import SinkFlow
+    from pyspark.sql import SparkSession
+
+    from headwater.spark.flow import LoadTables, SinkFlow
 
 WATCH_SECONDS = 0.1
 
@@ -48,7 +50,7 @@ class Run:
         """Until stopped; with `available_now`, until everything committed before the start is delivered."""
         definition = self.definition
         definition.state.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
+        with ExitStack() as stack, suppress(_Stopped):
             lock = lock_file(definition.state / "run.lock", f"the state of pipeline {definition.name!r}")
             stack.callback(lock.close)
             begin, positions = self._prepare()
@@ -59,9 +61,8 @@ class Run:
             )
             stack.callback(tail.stop)
             tail.ensure()
-            self.status.phase = "starting Spark"
-            self._start(begin, positions, tail, target)
             stack.callback(self._stop_flows)
+            self._start(begin, positions, tail, target)
             self.status.phase = "streaming"
             self._watch(tail)
         self.status.phase = "ended"
@@ -89,61 +90,88 @@ class Run:
     def _start(
         self, begin: Position, positions: dict[str, Position | None], tail: TailProcess, target: int | None
     ) -> None:
-        from headwater.spark.flow import SinkFlow
-        from headwater.spark.load import load_tables
-        from headwater.spark.session import start_session
-        from headwater.spark.work import warm_up
-
+        """Spark, then sink by sink: what it lacks is loaded, and its stream begins."""
         definition = self.definition
-        # Kernels that are not compiled yet (11 s, once per installation) are compiled here, while the JVM
-        # starts, and not in every worker at the same time.
-        compiling = threading.Thread(target=definition.source.warm_up)
-        compiling.start()
-        loads = definition.source.options.snapshot != "no_data"
         tables = definition.source.tables()
-        settings = {k: v for sink in definition.sinks.values() for k, v in sink.spark_settings(tables).items()}
-        spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
+        spark = self._start_spark(tables)
         wait_for_tail(self.journal, tail)
-        compiling.join()
-        cores = spark.sparkContext.defaultParallelism
         for name, sink in definition.sinks.items():
-            spark.range(0, cores, 1, cores).mapInArrow(warm_up(definition.source.type, sink), "id bigint").collect()
-
-            def load(wanted: list[TableSchema], name: str = name, sink: Sink = sink) -> None:
-                self.status.phase = f"loading {len(wanted)} tables"
-                self._say(
-                    f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5)
-                )
-
-                def progress(table: str, rows: int) -> None:
-                    self.status.loaded(name, table, rows)
-                    self._say(f"{name}: loaded {table}: {rows:,} rows")
-
-                load_tables(spark, definition.source, sink, wanted, progress)
-                self.status.phase = "streaming"
-
+            self._end_if_stopping()
+            load = partial(self._load, spark, name, sink) if self._loads else None
             missing = [table for table in tables if sink.table_position(table) is None]
-            if missing and loads:
+            if missing and load is not None:
                 load(missing)
-            flow = SinkFlow(
-                spark,
-                name,
-                sink,
-                self.journal,
-                load=load if loads else None,
-                on_batch=partial(self.status.batch, name),
-                say=self._say,
-                max_bytes=definition.batch_max_bytes,
-                checkpoint=definition.state / "checkpoints" / name,
-            )
+            self._end_if_stopping()
             position = positions[name]
             if position is None:
                 # From here on a restart knows that this sink has begun.
                 sink.advance(begin)
                 self.journal.set_consumer(name, begin)
-            flow.start(position or begin, target)
+            flow = self._flow(spark, name, sink, load)
             self.flows.append(flow)
+            flow.start(position or begin, target)
         definition.source.close()
+
+    @property
+    def _loads(self) -> bool:
+        return bool(self.definition.source.options.snapshot != "no_data")
+
+    def _start_spark(self, tables: list[TableSchema]) -> SparkSession:
+        """The session, with every worker warm: the first batch would wait seconds for imports and kernels."""
+        from headwater.spark.session import start_session
+        from headwater.spark.work import warm_up
+
+        self.status.phase = "starting Spark"
+        definition = self.definition
+        # Kernels that are not compiled yet (11 s, once per installation) are compiled here, while the JVM
+        # starts, and not in every worker at the same time.
+        compiling = threading.Thread(target=definition.source.warm_up)
+        compiling.start()
+        settings = {k: v for sink in definition.sinks.values() for k, v in sink.spark_settings(tables).items()}
+        spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
+        compiling.join()
+        self._end_if_stopping()
+        cores = spark.sparkContext.defaultParallelism
+        warm = warm_up(definition.source.type, list(definition.sinks.values()))
+        # Twice, because a batch is read in one worker and applied in another, for each core.
+        numbers = spark.range(0, cores, 1, cores)
+        numbers.mapInArrow(warm, "id bigint").mapInArrow(warm, "id bigint").collect()
+        return spark
+
+    def _load(self, spark: SparkSession, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
+        """Copy tables that a sink does not have yet."""
+        from headwater.spark.load import load_tables
+
+        self.status.phase = f"loading {len(wanted)} tables"
+        self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
+
+        def progress(table: str, rows: int) -> None:
+            self.status.loaded(name, table, rows)
+            self._say(f"{name}: loaded {table}: {rows:,} rows")
+            self._end_if_stopping()
+
+        load_tables(spark, self.definition.source, sink, wanted, progress)
+        self.status.phase = "streaming"
+
+    def _flow(self, spark: SparkSession, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
+        from headwater.spark.flow import SinkFlow
+
+        return SinkFlow(
+            spark,
+            name,
+            sink,
+            self.journal,
+            load=load,
+            on_batch=partial(self.status.batch, name),
+            say=self._say,
+            max_bytes=self.definition.batch_max_bytes,
+            checkpoint=self.definition.state / "checkpoints" / name,
+        )
+
+    def _end_if_stopping(self) -> None:
+        """Between two steps of starting: nothing is half done here that the next run would not mend."""
+        if self._stopping:
+            raise _Stopped
 
     def _watch(self, tail: TailProcess) -> None:
         """Until everything is delivered, somebody stops us, or something cannot go on."""
@@ -165,3 +193,7 @@ class Run:
                 failures.append(error)
         if failures:
             raise next((error for error in failures if isinstance(error, Stop)), failures[0])
+
+
+class _Stopped(Exception):
+    """Somebody stopped us before the streams ran."""

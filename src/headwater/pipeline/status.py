@@ -16,7 +16,7 @@ class SinkStatus:
     batches: int = 0
     rows: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     loaded: dict[str, int] = field(default_factory=dict)
-    # Seconds from commit at the source to durable in the sink, of the newest change of each batch.
+    # Seconds from commit at the source to durable in the sink, of the oldest change of each batch.
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     # (time, changes) of recent batches, for changes per second.
     recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=200))

@@ -176,7 +176,7 @@ class SinkFlow:
             if row.note == FRAME:
                 changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
         self._advance(upto)
-        self._on_batch(changed, max((row.commit_time for row in done if row.table), default=0))
+        self._on_batch(changed, min((row.commit_time for row in done if row.table), default=0))
 
     def _write_frame(self, slices: DataFrame, table: TableSchema, upto: Position) -> int:
         """A table that Spark itself writes: its changes of this batch as one DataFrame."""

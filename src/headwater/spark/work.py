@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,12 +82,13 @@ def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: boo
         except HeadwaterError as error:
             yield {"table": table, "error": error_to_json(error)}
             continue
-        last = batches[-1].records.column("commit_time")[-1].value
+        # The oldest change waited longest: latency is told by it.
+        oldest = batches[0].records.column("commit_time")[0].value
         yield {
             "table": table,
             "changes": sum(len(batch) for batch in batches),
             "seconds": time.perf_counter() - began,
-            "commit_time": last,
+            "commit_time": oldest,
             "upto": upto,
         }
 
@@ -106,15 +107,16 @@ def changes_of_table(table: TableSchema, target: pa.Schema) -> Callable[[Batches
     return work
 
 
-def warm_up(source: str, sink: Sink) -> Callable[[Batches], Batches]:
-    """Load the kernels and the sink's library in every worker while the log is being read."""
+def warm_up(source: str, sinks: Sequence[Sink]) -> Callable[[Batches], Batches]:
+    """Load the kernels and the sinks' libraries in every worker while the log is being read."""
 
     def work(batches: Batches) -> Batches:
         from headwater.registry import source_class
 
         for batch in batches:
             source_class(source).warm_up()
-            sink.position()
+            for sink in sinks:
+                sink.position()
             # Keep this worker busy for a moment, so that the next task starts a second one.
             time.sleep(0.2)
             yield batch

@@ -8,14 +8,14 @@ from __future__ import annotations
 import builtins
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Usage
 from headwater.event import ChangeBatch, TableSchema
-from headwater.options import option
+from headwater.options import declared, option
 
 if TYPE_CHECKING:
     from headwater.transforms.events_model import Events
@@ -44,8 +44,8 @@ class ChangeTransform(ABC):
 
     type: ClassVar[str]
     options_class: ClassVar[builtins.type[ChangeOptions]]
-    # Class names under which Kafka Connect knows it.
-    connect_names: ClassVar[tuple[str, ...]] = ()
+    # Class names under which Kafka Connect knows it, each with the options that it implies.
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     options: Any
 
     @abstractmethod
@@ -70,7 +70,7 @@ class EventTransform(ABC):
 
     type: ClassVar[str]
     options_class: ClassVar[builtins.type[EventOptions]]
-    connect_names: ClassVar[tuple[str, ...]] = ()
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     options: Any
 
     @abstractmethod
@@ -89,6 +89,13 @@ class EventTransform(ABC):
     @abstractmethod
     def apply(self, events: Events) -> Iterable[Events]:
         """What becomes of one group of events: none, one or several groups."""
+
+
+def implied(cls: type[Any], kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, and what the Connect class name `kind` says besides."""
+    names = {d.name: {d.name, *d.aliases} for d in declared(cls.options_class)}
+    more = {name: value for name, value in cls.connect_names.get(kind, {}).items() if not names[name] & given.keys()}
+    return {**given, **more}
 
 
 def full_match(pattern: str, text: str) -> bool:

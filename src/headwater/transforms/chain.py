@@ -10,7 +10,7 @@ from headwater.errors import Usage
 from headwater.event import ChangeBatch, TableSchema
 from headwater.options import parse_options
 from headwater.registry import transform_class
-from headwater.transforms.base import ChangeTransform, EventTransform
+from headwater.transforms.base import ChangeTransform, EventTransform, implied
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def build_chain(sections: Sequence[Any], where: str = "transforms") -> Chain:
         given = dict(section)
         kind = str(given.pop("type"))
         cls = transform_class(kind)
-        if kind.endswith("$Key"):
-            given.setdefault("into", "key")
+        given = implied(cls, kind, given)
         made = cls(parse_options(cls.options_class, given, where=f"{place} ({cls.type})"))
         if isinstance(made, EventTransform):
             events.append(made)

@@ -1,4 +1,4 @@
-"""The tables of docs/transforms.md, from the options that transforms declare: `python -m headwater.transforms.document`."""
+"""The tables of docs/transforms.md, from what transforms declare: `python -m headwater.transforms.document`."""
 
 from __future__ import annotations
 

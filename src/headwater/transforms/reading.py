@@ -20,7 +20,7 @@ def reader_chain(sections: Sequence[Any], debezium: DebeziumOptions, *, rows: bo
             f"the transform {chain.events[0].type!r} works on Debezium's events, but rows are read",
             "leave out `table` to read events (tail: --format debezium-json), or use filter, columns, mask, route",
         )
-    if not (debezium.column_include_list or debezium.column_exclude_list or debezium.column_rules):
+    if not debezium.names_columns:
         return chain
     # Here, not above: it loads kernels, and the planner of a stream has no use for them.
     from headwater.transforms.column_rules import ColumnRulesTransform

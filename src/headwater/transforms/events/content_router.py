@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -37,7 +37,7 @@ class ContentRouter(EventTransform):
 
     type: ClassVar[str] = "content_router"
     options_class = ContentRouterOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("io.debezium.transforms.ContentBasedRouter",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"io.debezium.transforms.ContentBasedRouter": {}}
     options: ContentRouterOptions
 
     def __init__(self, options: ContentRouterOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -60,7 +60,7 @@ class Flatten(EventTransform):
 
     type: ClassVar[str] = "flatten"
     options_class = FlattenOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("io.debezium.transforms.ExtractNewRecordState",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"io.debezium.transforms.ExtractNewRecordState": {}}
     options: FlattenOptions
 
     def __init__(self, options: FlattenOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ class HeaderToValue(EventTransform):
 
     type: ClassVar[str] = "header_to_value"
     options_class = HeaderToValueOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("io.debezium.transforms.HeaderToValue",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"io.debezium.transforms.HeaderToValue": {}}
     options: HeaderToValueOptions
 
     def __init__(self, options: HeaderToValueOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -32,10 +32,10 @@ class InsertField(EventTransform):
 
     type: ClassVar[str] = "insert_field"
     options_class = InsertFieldOptions
-    connect_names: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.connect.transforms.InsertField$Value",
-        "org.apache.kafka.connect.transforms.InsertField$Key",
-    )
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "org.apache.kafka.connect.transforms.InsertField$Value": {},
+        "org.apache.kafka.connect.transforms.InsertField$Key": {"into": "key"},
+    }
     options: InsertFieldOptions
 
     def __init__(self, options: InsertFieldOptions) -> None:

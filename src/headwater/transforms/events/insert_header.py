@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ class InsertHeader(EventTransform):
 
     type: ClassVar[str] = "insert_header"
     options_class = InsertHeaderOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.transforms.InsertHeader",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"org.apache.kafka.connect.transforms.InsertHeader": {}}
     options: InsertHeaderOptions
 
     def __init__(self, options: InsertHeaderOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -104,7 +104,7 @@ class Outbox(EventTransform):
 
     type: ClassVar[str] = "outbox"
     options_class = OutboxOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("io.debezium.transforms.outbox.EventRouter",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"io.debezium.transforms.outbox.EventRouter": {}}
     options: OutboxOptions
 
     def __init__(self, options: OutboxOptions) -> None:

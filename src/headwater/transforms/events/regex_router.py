@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ class RegexRouter(EventTransform):
 
     type: ClassVar[str] = "regex_router"
     options_class = RegexRouterOptions
-    connect_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.transforms.RegexRouter",)
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {"org.apache.kafka.connect.transforms.RegexRouter": {}}
     options: RegexRouterOptions
 
     def __init__(self, options: RegexRouterOptions) -> None:

@@ -5,7 +5,7 @@ The key gets the table's own name beside it, because rows of two tables may have
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -45,10 +45,10 @@ class Reroute(EventTransform):
 
     type: ClassVar[str] = "reroute"
     options_class = RerouteOptions
-    connect_names: ClassVar[tuple[str, ...]] = (
-        "io.debezium.transforms.ByLogicalTableRouter",
-        "io.debezium.transforms.ToLogicalTopicRouter",
-    )
+    connect_names: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "io.debezium.transforms.ByLogicalTableRouter": {},
+        "io.debezium.transforms.ToLogicalTopicRouter": {"key_field_name": "__dbz__sourceIdentifier"},
+    }
     options: RerouteOptions
 
     def __init__(self, options: RerouteOptions) -> None:

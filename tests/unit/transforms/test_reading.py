@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.formats.change_builder import batch, change, order
 
 from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.options import parse_options
 from headwater.transforms.reading import reader_chain, with_properties
-from tests.unit.formats.change_builder import batch, change, order
 
 pytest.importorskip("pyspark")
 

@@ -66,6 +66,8 @@ class HeadwaterSource(DataSource):
 
     def schema(self) -> StructType:
         reading = Reading(self.options)
+        # Here and not in Reading, which every task makes anew.
+        reading.settled.say("format('headwater')")
         return table_schema(reading.table_now()) if reading.options.table else event_schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -87,7 +89,7 @@ class Reading:
             )
         where = "format('headwater')"
         sections, flat = take_connect(with_properties(given), where)
-        settled = settle(flat, source.options_class, DebeziumOptions, ReaderOptions)
+        self.settled = settled = settle(flat, source.options_class, DebeziumOptions, ReaderOptions)
         own, debezium, rest = split_options(
             settled.options, ReaderOptions, DebeziumOptions, source.options_class, where=where
         )

@@ -19,9 +19,8 @@ from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headwater.spark.flow import LoadTables, SinkFlow
+    from headwater.spark.session import Session
 
 WATCH_SECONDS = 0.1
 
@@ -116,7 +115,7 @@ class Run:
     def _loads(self) -> bool:
         return bool(self.definition.source.options.snapshot != "no_data")
 
-    def _start_spark(self, tables: list[TableSchema]) -> SparkSession:
+    def _start_spark(self, tables: list[TableSchema]) -> Session:
         """The session, with every worker warm: the first batch would wait seconds for imports and kernels."""
         from headwater.spark.session import start_session
         from headwater.spark.work import warm_up
@@ -138,7 +137,7 @@ class Run:
         numbers.mapInArrow(warm, "id bigint").mapInArrow(warm, "id bigint").collect()
         return spark
 
-    def _load(self, spark: SparkSession, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
+    def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
         """Copy tables that a sink does not have yet."""
         from headwater.spark.load import load_tables
 
@@ -153,7 +152,7 @@ class Run:
         load_tables(spark, self.definition.source, sink, wanted, progress)
         self.status.phase = "streaming"
 
-    def _flow(self, spark: SparkSession, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
+    def _flow(self, spark: Session, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
         from headwater.spark.flow import SinkFlow
 
         return SinkFlow(

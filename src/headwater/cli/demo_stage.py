@@ -26,8 +26,6 @@ from headwater.testing.shop import TABLES, open_shop
 
 SINK = "delta"
 
-# The JVM options are for a minute on two cores: without its second compiler Spark starts with half the CPU (9 s
-# instead of 19, measured to the first task). A pipeline that runs for days is better off without them.
 PIPELINE = """\
 name: shop
 source:
@@ -39,8 +37,6 @@ sinks:
     path: {lake}
     mode: upsert
 state: {state}
-spark:
-  spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 

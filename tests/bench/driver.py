@@ -31,7 +31,7 @@ def session() -> SparkSession:
     """The product's own session, which has run a job: what comes after is not the JVM's first class loading."""
     from headwater.spark.session import start_session
 
-    spark = start_session("bench", {})
+    spark = start_session("bench", {"spark.sql.streaming.numRecentProgressUpdates": "1000"})
     spark.range(1).write.format("noop").mode("overwrite").save()
     return spark
 

@@ -116,9 +116,9 @@ class Run:
         return bool(self.definition.source.options.snapshot != "no_data")
 
     def _start_spark(self, tables: list[TableSchema]) -> Session:
-        """The session, with every worker warm: the first batch would wait seconds for imports and kernels."""
+        """The session, and its workers warming up: the first batch would wait seconds for imports and kernels."""
         from headwater.spark.session import start_session
-        from headwater.spark.work import warm_up
+        from headwater.spark.work import warm_workers
 
         self.status.phase = "starting Spark"
         definition = self.definition
@@ -130,11 +130,9 @@ class Run:
         spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
         compiling.join()
         self._end_if_stopping()
-        cores = spark.sparkContext.defaultParallelism
-        warm = warm_up(definition.source.type, list(definition.sinks.values()))
-        # Twice, because a batch is read in one worker and applied in another, for each core.
-        numbers = spark.range(0, cores, 1, cores)
-        numbers.mapInArrow(warm, "id bigint").mapInArrow(warm, "id bigint").collect()
+        # Beside what comes next: starting a query takes Spark as long as this.
+        warming = partial(warm_workers, spark, definition.source.type, list(definition.sinks.values()))
+        threading.Thread(target=warming, daemon=True).start()
         return spark
 
     def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:

@@ -10,14 +10,18 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from headwater.errors import HeadwaterError, Retry, Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
+from headwater.registry import source_class
 from headwater.sinks.base import Sink
 from headwater.spark.rows import fit
 from headwater.spark.slices import Slice, read_slice
@@ -107,21 +111,24 @@ def changes_of_table(table: TableSchema, target: pa.Schema) -> Callable[[Batches
     return work
 
 
-def warm_up(source: str, sinks: Sequence[Sink]) -> Callable[[Batches], Batches]:
-    """Load the kernels and the sinks' libraries in every worker while the log is being read."""
+def warm_workers(spark: SparkSession, source: str, sinks: Sequence[Sink]) -> None:
+    """Load kernels and the sinks' libraries in every worker while the log is being read."""
 
-    def work(batches: Batches) -> Batches:
-        from headwater.registry import source_class
-
+    def warm(batches: Batches) -> Batches:
         for batch in batches:
             source_class(source).warm_up()
             for sink in sinks:
                 sink.position()
-            # Keep this worker busy for a moment, so that the next task starts a second one.
+            # Keeps this worker busy for a moment, so that the next task starts another one.
             time.sleep(0.2)
             yield batch
 
-    return work
+    cores = spark.sparkContext.defaultParallelism
+    numbers = spark.range(0, cores, 1, cores)
+    # What fails here fails again in a batch, where somebody listens.
+    with suppress(PySparkException):
+        # Twice, because a batch is read in one worker and applied in another, for each core.
+        numbers.mapInArrow(warm, "id bigint").mapInArrow(warm, "id bigint").collect()
 
 
 def error_to_json(error: HeadwaterError) -> str:

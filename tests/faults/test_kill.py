@@ -25,18 +25,19 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.server, pytest.m
 SEED = int(os.environ.get("HEADWATER_FAULT_SEED", "20261115"))
 SECONDS = float(os.environ.get("HEADWATER_FAULT_SECONDS", "0"))
 
-FAILPOINTS = [
-    "snapshot.before_load",
-    "journal.before_fsync",
-    "journal.after_fsync",
-    "journal.after_append",
-    "sink.before_write",
-    "sink.after_write",
-    "sink.before_advance",
-    "sink.after_advance",
-    "consumer.after_set",
-    "tail.before_confirm",
-    "tail.after_confirm",
+# Where the driver dies; the run ends with it.
+DRIVER = [
+    "snapshot.before_load=kill",
+    "sink.before_advance=kill@2",
+    "sink.after_advance=kill",
+    "consumer.after_set=kill@2",
+]
+# Where the tail or a Python worker dies, again and again: they are replaced, and the run goes on.
+OTHERS = [
+    "journal.before_fsync=kill@2,sink.before_write=kill@3",
+    "journal.after_fsync=kill@2,sink.after_write=kill@2",
+    "journal.after_append=kill@9,tail.before_confirm=kill@2",
+    "tail.after_confirm=kill@2",
 ]
 
 
@@ -103,22 +104,15 @@ def test_after_a_kill_at_every_named_failpoint_the_lake_equals_the_source(databa
         load.create()
         load.run(200)
     with watching_the_slot(database, pipeline), writing(database, SEED + 1):
-        for number, name in enumerate(FAILPOINTS):
-            pipeline.start(failpoints=f"{name}=kill@{1 + number % 2}")
-            if name.startswith(("journal", "tail")):
-                # These take the tail, which its owner starts again; then the owner goes too.
-                died = pipeline.journal
-                pipeline.wait_streaming()
-                time.sleep(3)
-                assert died.status()
-                pipeline.kill()
-            elif name in ("sink.before_write", "sink.after_write"):
-                # These take a Python worker; Spark runs the task again in another one.
-                pipeline.wait_streaming()
-                time.sleep(3)
-                pipeline.kill()
-            else:
-                assert pipeline.wait(90) < 0, pipeline.output()[-3000:]
+        for failpoints in DRIVER:
+            pipeline.start(failpoints=failpoints)
+            assert pipeline.wait(90) < 0, pipeline.output()[-3000:]
+        for failpoints in OTHERS:
+            pipeline.start(failpoints=failpoints)
+            pipeline.wait_for_batch()
+            pipeline.wait_for_batch()
+            assert pipeline.running(), pipeline.output()[-3000:]
+            pipeline.kill()
     assert pipeline.available_now() == 0, pipeline.output()[-3000:]
     assert_lake_equals_source(database, pipeline.lake, TABLES)
 
@@ -135,7 +129,7 @@ def test_after_kills_at_random_moments_the_lake_equals_the_source(database, pipe
         rounds = 0
         while rounds < 2 or time.monotonic() < deadline:
             pipeline.start()
-            pipeline.wait_streaming()
+            pipeline.wait_for_batch()
             for _ in range(3):
                 time.sleep(chance.uniform(0.1, 1.5))
                 chance.choice([pipeline.kill_tail, pipeline.kill_workers, lambda: None])()

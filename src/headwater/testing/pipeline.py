@@ -102,6 +102,15 @@ class PipelineProcess:
             "the pipeline does not stream",
         )
 
+    def wait_for_batch(self, timeout: float = 120) -> None:
+        """Until some sink holds more than it does now, or the process has ended."""
+        before = self.journal.consumer_positions()
+        wait_until(
+            lambda: not self.running() or self.journal.consumer_positions() != before,
+            timeout,
+            "no batch arrives",
+        )
+
     def output(self) -> str:
         """Everything it has printed, over all its runs."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -50,6 +50,6 @@ class ManyTables(Contestant):
             )
         asked = source(workload, f"bench_{schema}", tables=[f"{schema}.*"], publication=f"bench_{schema}")
         file = pipeline_file(directory, asked, {"type": "delta", "path": str(directory / "lake"), "mode": "append"})
-        measured = drive({"do": "pipeline", "file": str(file)}, directory)
+        measured = drive({"do": "pipeline", "file": str(file), "url": workload.url}, directory)
         workload.drop_slot(f"bench_{schema}")
         return float(measured["seconds"])

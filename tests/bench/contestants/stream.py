@@ -58,7 +58,7 @@ class StreamToDelta(Contestant):
         lake = directory / "lake"
         sink = {"type": "delta", "path": str(lake), "mode": self.mode}
         file = pipeline_file(directory, source(workload, slot), sink)
-        measured = drive({"do": "pipeline", "file": str(file)}, directory)
+        measured = drive({"do": "pipeline", "file": str(file), "url": workload.url}, directory)
         workload.drop_slot(slot)
         expected = workload.changes if self.mode == "append" else workload.inserts
         found = rows_of(lake / "public" / "orders")

@@ -43,12 +43,12 @@ class UpsertCurve(Contestant):
         )
         sink = {"type": "delta", "path": str(directory / "lake"), "mode": "upsert"}
         file = pipeline_file(directory, asked, sink)
-        loaded = drive({"do": "pipeline", "file": str(file)}, directory)
+        loaded = drive({"do": "pipeline", "file": str(file), "url": workload.url}, directory)
         point: dict[str, Any] = {"rows": rows, "load_seconds": round(loaded["seconds"], 2)}
         for kind, key in (("random", f"1 + (n * 7919) % {rows}"), ("recent", f"{rows} - n")):
             self._update(workload, table, key)
             with PeakMemory() as memory:
-                measured = drive({"do": "pipeline", "file": str(file)}, directory)
+                measured = drive({"do": "pipeline", "file": str(file), "url": workload.url}, directory)
             point |= {f"{kind}_seconds": round(measured["seconds"], 2), f"{kind}_peak_mb": memory.megabytes}
         workload.drop_slot(f"bench_{table}")
         workload.execute(f"drop table {table}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -94,21 +93,15 @@ def database(postgres: PostgresServer) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local session for the run: two cores, no UI, one shuffle partition, quiet."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from pyspark.sql import SparkSession
+    """One local session for the run, as the product starts it: two cores, one shuffle partition, quiet."""
+    from headwater.spark.session import start_session
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("headwater tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "1",
+    }
+    session = start_session("tests", settings, folder / "spark.log")
     yield session
     session.stop()

@@ -60,7 +60,8 @@ def writing(database, seed: int) -> Iterator[AwkwardLoad]:
         def write() -> None:
             while not stopping.is_set():
                 load.transaction()
-                time.sleep(0.002)
+                # Enough to have something in flight at every kill, and cores left for the pipeline.
+                time.sleep(0.02)
 
         thread = threading.Thread(target=write)
         thread.start()

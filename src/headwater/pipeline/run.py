@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError, Stop
+from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position, TableSchema
 from headwater.journal import Journal
 from headwater.journal.writer import lock_file
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headwater.spark.session import Session
 
 WATCH_SECONDS = 0.1
+# A table that is rewritten under the snapshot this often is being rewritten all the time.
+LOAD_ATTEMPTS = 6
 
 
 class Run:
@@ -147,7 +149,19 @@ class Run:
             self._say(f"{name}: loaded {table}: {rows:,} rows")
             self._end_if_stopping()
 
-        load_tables(spark, self.definition.source, sink, wanted, progress)
+        for attempt in range(1, LOAD_ATTEMPTS + 1):
+            missing = [table for table in wanted if sink.table_position(table) is None]
+            try:
+                load_tables(spark, self.definition.source, sink, missing, progress)
+                break
+            except Retry as error:
+                # Truncated or rewritten under the snapshot, or the connection that held it broke.
+                if attempt == LOAD_ATTEMPTS:
+                    raise
+                self._say(f"{name}: {error.what}; copying what is missing again, under a new snapshot")
+                self.definition.source.close()
+                time.sleep(attempt)
+                self._end_if_stopping()
         self.status.phase = "streaming"
 
     def _flow(self, spark: Session, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:

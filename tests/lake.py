@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -30,11 +31,9 @@ def assert_lake_equals_source(database: Any, lake: Path, tables: Iterable[str]) 
     for table in tables:
         expected = sorted(map(_comparable, source_rows(database, table)))
         got = sorted(map(_comparable, lake_rows(lake, table)))
-        missing = [row for row in expected if row not in set(got)]
-        extra = [row for row in got if row not in set(expected)]
-        assert got == expected, (
-            f"{table}: {len(missing)} rows missing, {len(extra)} too many: {missing[:2]} {extra[:2]}"
-        )
+        missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
+        told = f"{missing.total()} rows missing, {extra.total()} too many: {list(missing)[:2]} {list(extra)[:2]}"
+        assert got == expected, f"{table}: {told}"
 
 
 def _comparable(row: dict[str, Any]) -> str:

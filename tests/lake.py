@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -41,5 +42,13 @@ def _comparable(row: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    # An unconstrained numeric is text in the lake.
-    return str(value) if isinstance(value, Decimal) else repr(value) if not isinstance(value, str) else value
+    match value:
+        case str():
+            return value
+        case Decimal():
+            # An unconstrained numeric is text in the lake.
+            return str(value)
+        case datetime():
+            # The same instant, whatever class says that it is UTC.
+            return value.isoformat()
+    return repr(value)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from headwater.testing import wait_until
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -53,8 +55,12 @@ def session(url: str) -> tuple[SparkSession, float]:
             )
             query.awaitTermination()
             connection.execute("insert into public.bench_warm select coalesce(max(id), 0) + 1 from public.bench_warm")
-        connection.execute("select pg_drop_replication_slot(%s)", [f"headwater_warm_{os.getpid()}"])
-        connection.execute(f"drop publication headwater_warm_{os.getpid()}")
+        # The query has ended; its tail is told a moment later.
+        slot = f"headwater_warm_{os.getpid()}"
+        state = "select active_pid from pg_replication_slots where slot_name = %s"
+        wait_until(lambda: connection.execute(state, [slot]).fetchone() == (None,), 30, "the warm-up's tail ends")
+        connection.execute("select pg_drop_replication_slot(%s)", [slot])
+        connection.execute(f"drop publication {slot}")
     return spark, round(time.perf_counter() - begun, 2)
 
 

@@ -118,6 +118,8 @@ class Stage:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # Ctrl-C reaches us alone, also while the writer is still importing; end of its input ends it.
+            start_new_session=True,
         )
         threading.Thread(target=self._hear, args=(self._traffic,), daemon=True).start()
         self.began = time.monotonic()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headwater.errors import Usage
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.options import option
 
@@ -38,6 +39,31 @@ class Finding:
     severity: Severity
     text: str
     remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Something on the server that keeps log for one reader (PostgreSQL: a replication slot)."""
+
+    name: str
+    # Who it is for, in a few words: `headwater`, or what the server tells of somebody else's.
+    owner: str
+    ours: bool
+    # The process on the server that reads from it now.
+    active_pid: int | None
+    # The server's own word for how safe it is.
+    status: str
+    lost: bool
+    # Everything up to here has been confirmed, in the database's words.
+    position: str
+    retained_bytes: int
+    # How much more log may be written before it is lost; None: no limit, it can fill the disk.
+    safe_bytes: int | None
+    # Since when nobody reads from it; None while somebody does, or when the server does not tell.
+    idle_seconds: float | None = None
+    # Transactions since the oldest one it keeps from being cleaned up.
+    age: int | None = None
+    database: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +166,10 @@ class Source(ABC):
     def check(self) -> list[Finding]:
         """Everything that can be wrong before starting, each with its remedy. Changes nothing."""
 
+    def examine(self, *, running: bool) -> list[Finding]:
+        """`check`, and what hurts a pipeline that has been running for a while. `running`: it runs now."""
+        return self.check()
+
     @abstractmethod
     def prepare(self, durable: Position | None) -> Position:
         """Make the log readable (PostgreSQL: publication, then slot) and return where it begins.
@@ -196,6 +226,29 @@ class Source(ABC):
     @abstractmethod
     def end(self) -> int:
         """How far the server's log has been written by now, on the scale of `Log.lag()["received"]`."""
+
+    @staticmethod
+    def parse_position(text: str) -> Position:
+        """A position as people write it, in the database's words (PostgreSQL: an LSN). Raises ValueError."""
+        raise ValueError(text)
+
+    # -- what keeps the log on the server; a database that keeps it by time alone has none of these ------
+
+    def holders(self) -> list[Holder]:
+        """Everything on the server that keeps log, ours or not."""
+        return []
+
+    def create_holder(self, name: str) -> None:
+        """Keep log from now on, under this name."""
+        raise Usage(f"a source of type {self.type} has nothing of that kind to create")
+
+    def drop_holder(self, name: str) -> None:
+        """Keep nothing for `name` any more. Raises Stop while somebody reads."""
+        raise Usage(f"a source of type {self.type} has nothing of that kind to drop")
+
+    def advance_holder(self, name: str, to: str) -> str:
+        """Give up what `name` keeps before the position `to` (empty: before now); where it is then."""
+        raise Usage(f"a source of type {self.type} has nothing of that kind to advance")
 
     @staticmethod
     def warm_up() -> None:

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
-from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, SourceOptions
+from headwater.sources.base import CopyChunk, Finding, Holder, Log, Snapshot, Source, SourceOptions
 from headwater.sources.postgres.capture import capture_filter
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
@@ -26,6 +26,7 @@ from headwater.sources.postgres.pgoutput import Relation
 from headwater.sources.postgres.position import at_lsn, flush_lsn, format_lsn, parse_lsn
 from headwater.sources.postgres.publication import Published, ensure_publication, find_publication, published_tables
 from headwater.sources.postgres.relation import relation_schema
+from headwater.sources.postgres.retention import advance_holder, create_holder, drop_holder, find_holders
 from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
 
 if TYPE_CHECKING:
@@ -183,6 +184,22 @@ class Postgres(Source):
     def end(self) -> int:
         with connect(self.options) as connection:
             return written_lsn(connection)
+
+    @staticmethod
+    def parse_position(text: str) -> Position:
+        return at_lsn(parse_lsn(text))
+
+    def holders(self) -> list[Holder]:
+        return find_holders(self.options)
+
+    def create_holder(self, name: str) -> None:
+        create_holder(self.options, name)
+
+    def drop_holder(self, name: str) -> None:
+        drop_holder(self.options, name)
+
+    def advance_holder(self, name: str, to: str) -> str:
+        return advance_holder(self.options, name, to)
 
     # ----------------------------------------------------------------------------------------------
 

@@ -72,11 +72,13 @@ def matches(contestant: Contestant, only: Sequence[str] | None) -> bool:
 
 def make(workload: Workload, chosen: Sequence[Contestant], console: Console) -> None:
     """Only what the chosen ones read."""
-    console.print(f"making the backlog: {workload.changes:,} changes, {workload.per_transaction} per transaction")
-    workload.create()
+    workload.create_database()
+    # First: its rows in WAL behind the backlog would be read by whoever reads to the end of the log.
     if any(contestant.group == "snapshot" for contestant in chosen):
         console.print(f"making the table to copy: {workload.rows:,} rows")
         workload.create_table_to_copy()
+    console.print(f"making the backlog: {workload.changes:,} changes, {workload.per_transaction} per transaction")
+    workload.create_backlog()
 
 
 def describe(workload: Workload) -> dict[str, object]:

@@ -93,9 +93,11 @@ class Workload:
     def execute(self, statement: str, *params: object) -> list[tuple[object, ...]]:
         return self.server.execute(statement, *params, database=DATABASE)
 
-    def create(self) -> None:
-        """Tables, publication, the slot that keeps the WAL, then the changes."""
+    def create_database(self) -> None:
         self.server.create_database(DATABASE)
+
+    def create_backlog(self) -> None:
+        """Table, publication, the slot that keeps the WAL, then the changes."""
         self.execute(f"create table orders ({ROW})")
         self.execute(f"create publication {PUBLICATION} for table orders")
         self.execute(f"select pg_create_logical_replication_slot('{BASE_SLOT}', 'pgoutput')")

@@ -95,13 +95,18 @@ class Run:
         definition = self.definition
         tables = definition.source.tables()
         spark = self._start_spark(tables)
+        missing = {
+            name: [table for table in tables if self._loads and sink.table_position(table) is None]
+            for name, sink in definition.sinks.items()
+        }
+        if not any(missing.values()):
+            self._warm_workers(spark)
         wait_for_tail(self.journal, tail)
         for name, sink in definition.sinks.items():
             self._end_if_stopping()
             load = partial(self._load, spark, name, sink) if self._loads else None
-            missing = [table for table in tables if sink.table_position(table) is None]
-            if missing and load is not None:
-                load(missing)
+            if missing[name] and load is not None:
+                load(missing[name])
             self._end_if_stopping()
             position = positions[name]
             if position is None:
@@ -118,9 +123,7 @@ class Run:
         return bool(self.definition.source.options.snapshot != "no_data")
 
     def _start_spark(self, tables: list[TableSchema]) -> Session:
-        """The session, and its workers warming up: the first batch would wait seconds for imports and kernels."""
         from headwater.spark.session import start_session
-        from headwater.spark.work import warm_workers
 
         self.status.phase = "starting Spark"
         definition = self.definition
@@ -132,10 +135,17 @@ class Run:
         spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
         compiling.join()
         self._end_if_stopping()
-        # Beside what comes next: starting a query takes Spark as long as this.
-        warming = partial(warm_workers, spark, definition.source.type, list(definition.sinks.values()))
-        threading.Thread(target=warming, daemon=True).start()
         return spark
+
+    def _warm_workers(self, spark: Session) -> None:
+        """The first batch would wait seconds for imports and kernels; a load brings them in by itself.
+
+        Beside what comes next: starting a query takes Spark as long as this."""
+        from headwater.spark.work import warm_workers
+
+        sinks = list(self.definition.sinks.values())
+        warming = partial(warm_workers, spark, self.definition.source.type, sinks)
+        threading.Thread(target=warming, daemon=True).start()
 
     def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
         """Copy tables that a sink does not have yet."""

@@ -7,6 +7,7 @@ snapshot and stream are equal by construction.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,13 @@ import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 from psycopg import pq, sql
-from psycopg.pq.abc import PGconn
 
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Position, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.connection import ServerError
-
-# Rows are parsed when this much text has come.
-PARSE_BYTES = 8 << 20
+from headwater.sources.postgres.wire import READ_BYTES, Refused, copy_out, speaks_plainly
 
 
 def copy_rows(
@@ -31,12 +29,15 @@ def copy_rows(
 ) -> Iterator[ChangeBatch]:
     """The rows of one chunk as they were in the exported snapshot, as changes with op `r`."""
     for lines in copy_text(connection, chunk, snapshot_name):
-        rows = parse_text(np.frombuffer(lines, dtype=np.uint8).copy(), chunk.table)
+        rows = parse_text(lines, chunk.table)
         yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken)
 
 
-def copy_text(connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot_name: str) -> Iterator[bytes]:
-    """The same rows as COPY's own text, whole lines, several megabytes at a time."""
+def copy_text(
+    connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot_name: str
+) -> Iterator[npt.NDArray[np.uint8]]:
+    """The same rows as COPY's own text, whole lines, several megabytes at a time; the caller may change them."""
+    lines = copy_out if speaks_plainly(connection) else _lines
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
         try:
@@ -46,15 +47,15 @@ def copy_text(connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot_na
                 "the exported snapshot is gone: the connection that held it has ended", cause=str(error).strip()
             ) from error
         table = _lock(connection, chunk)
-        pgconn = connection.pgconn
-        result = pgconn.exec_(_statement(table, chunk).as_bytes(connection))
-        if result.status != pq.ExecStatus.COPY_OUT:
-            raise _cannot_copy(chunk, table.as_string(connection), ServerError(result).text)
         try:
-            yield from _lines(pgconn)
+            yield from lines(connection, _statement(table, chunk).as_bytes(connection))
+        except Refused as error:
+            if error.begun:
+                raise Retry("COPY ended early", cause=error.text) from error
+            raise _cannot_copy(chunk, table.as_string(connection), error.text) from error
         except GeneratorExit:
             # Nobody wants the rest; it would have to be read before this connection could say anything else.
-            pgconn.finish()
+            connection.pgconn.finish()
             raise
 
 
@@ -110,8 +111,12 @@ def _statement(table: sql.Identifier, chunk: CopyChunk) -> sql.Composed:
     )
 
 
-def _lines(pgconn: PGconn) -> Iterator[bytes]:
-    """Whole lines of COPY text, several megabytes at a time."""
+def _lines(connection: psycopg.Connection[Any], statement: bytes) -> Iterator[npt.NDArray[np.uint8]]:
+    """What `wire.copy_out` does, by libpq: through TLS."""
+    pgconn = connection.pgconn
+    result = pgconn.exec_(statement)
+    if result.status != pq.ExecStatus.COPY_OUT:
+        raise Refused(ServerError(result).text, begun=False)
     gathered: list[memoryview] = []
     size = 0
     while True:
@@ -123,15 +128,19 @@ def _lines(pgconn: PGconn) -> Iterator[bytes]:
             break
         gathered.append(data)
         size += count
-        if size >= PARSE_BYTES:
-            yield b"".join(gathered)
+        if size >= READ_BYTES:
+            yield _joined(gathered)
             gathered, size = [], 0
     # Before the last rows are handed on: rows of a COPY that failed are not all of them.
     while (final := pgconn.get_result()) is not None:
         if final.status == pq.ExecStatus.FATAL_ERROR:
-            raise Retry("COPY ended early", cause=ServerError(final).text)
+            raise Refused(ServerError(final).text, begun=True)
     if gathered:
-        yield b"".join(gathered)
+        yield _joined(gathered)
+
+
+def _joined(lines: list[memoryview]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(bytearray().join(lines), dtype=np.uint8)
 
 
 def parse_text(text: npt.NDArray[np.uint8], table: TableSchema) -> pa.StructArray:
@@ -151,20 +160,30 @@ def read_batch(
 ) -> ChangeBatch:
     """Snapshot rows as changes: op `r`, all at the snapshot's position, or `numbered` from behind it."""
     rows = len(after)
+    # As long as the next power of two, to serve the next batch too: filling them took a fifth of a snapshot's time.
+    room = 1 << max(0, rows - 1).bit_length()
+    op, commit, ordinal, time, xid, before, unchanged = (
+        column.slice(0, rows) for column in _same_for_all(table.arrow, room, position.commit, position.ordinal, taken)
+    )
+    if numbered:
+        ordinal = pa.array(np.arange(1, rows + 1) + position.ordinal)
+    arrays = [op, commit, ordinal, commit, time, xid, before, after, unchanged]
+    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=change_schema(table)))
+
+
+@lru_cache(maxsize=4)
+def _same_for_all(row: pa.DataType, rows: int, commit: int, ordinal: int, taken: int) -> tuple[pa.Array, ...]:
+    """The columns in which the changes of a snapshot do not differ."""
 
     def constant(value: object, kind: pa.DataType) -> pa.Array:
         return pa.repeat(pa.scalar(value, kind), rows)
 
-    schema = change_schema(table)
-    arrays = [
+    return (
         constant("r", pa.string()),
-        constant(position.commit, pa.int64()),
-        pa.array(np.arange(1, rows + 1) + position.ordinal) if numbered else constant(position.ordinal, pa.int64()),
-        constant(position.commit, pa.int64()),
+        constant(commit, pa.int64()),
+        constant(ordinal, pa.int64()),
         constant(taken, pa.timestamp("us", tz="UTC")),
         pa.nulls(rows, pa.int64()),
-        pa.nulls(rows, table.arrow),
-        after,
+        pa.nulls(rows, row),
         pa.nulls(rows, pa.list_(pa.string())),
-    ]
-    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=schema))
+    )

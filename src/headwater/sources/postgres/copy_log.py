@@ -51,6 +51,10 @@ class CopyLog(Log):
         self._held.close()
 
 
+# Ends a row of COPY text; inside a value it is escaped.
+NEWLINE = ord("\n")
+
+
 def _before(snapshot: Snapshot) -> Position:
     """Rows of the snapshot come before everything that was committed at its position or later."""
     return Position(snapshot.position.commit - 1, 0)
@@ -61,11 +65,11 @@ def _pieces(options: PostgresOptions, chunks: Sequence[CopyChunk], snapshot: Sna
     for chunk in chunks:
         with connect(options) as connection:
             for lines in copy_text(connection, chunk, snapshot.detail["snapshot"]):
-                rows = lines.count(b"\n")
+                rows = int(np.count_nonzero(lines == NEWLINE))
                 upto = Position(at.commit, at.ordinal + rows)
                 table = chunk.table
                 yield Chunk(
-                    frames=lines,
+                    frames=lines.tobytes(),
                     lengths=np.array([len(lines)], np.uint32),
                     first=at,
                     last=upto,

@@ -198,6 +198,20 @@ def tuple_bounds(frames, kind, start, end, columns, has_new, new_start, new_size
     return np.int64(-1)
 
 
+@njit("UniTuple(i8, 2)(u1[::1], i8, i8, i8)", nogil=True, cache=True)
+def copy_data(messages, at, upto, out):
+    """Move the content of whole CopyData messages in [at, upto) down to `out`; where reading and writing ended."""
+    while at + 5 <= upto and messages[at] == 100:  # d
+        end = at + 1 + _u32(messages, at + 1)
+        if end > upto:
+            break
+        for byte in range(at + 5, end):
+            messages[out] = messages[byte]
+            out += 1
+        at = end
+    return at, out
+
+
 @njit("i8(u1[::1], i8, i8[:, ::1], i4[:, ::1])", nogil=True, cache=True)
 def copy_bounds(text, columns, starts, sizes):
     r"""Bounds of every value in COPY text; escapes are undone in place. Returns the first bad line, or -1.

@@ -140,6 +140,18 @@ def _tuple_bounds(message: bytes, at: int, columns: int) -> tuple[Bounds, int]:
     return bounds, at
 
 
+def copy_data_plain(messages: bytes) -> tuple[int, bytes]:
+    """How far whole CopyData messages go, and what is in them, as `copy_data` finds it."""
+    at, rows = 0, b""
+    while messages[at : at + 1] == b"d" and len(messages) >= at + 5:
+        end = at + 1 + int.from_bytes(messages[at + 1 : at + 5], "big")
+        if end > len(messages):
+            break
+        rows += messages[at + 5 : end]
+        at = end
+    return at, rows
+
+
 def copy_values_plain(text: bytes, columns: int) -> list[list[bytes | None]]:
     """The rows of COPY text, as `copy_bounds` finds them. ValueError where that reports a bad line."""
     *lines, rest = text.decode("latin-1").split("\n")

@@ -15,7 +15,14 @@ from headwater.event import Chunk, Position, TableRun
 from headwater.sources.postgres import kernels
 from headwater.sources.postgres.decode import Changes, scan
 from headwater.sources.postgres.pgoutput import TRUNCATE, XLOG_HEADER, Malformed
-from headwater.sources.postgres.plain import Change, Row, copy_values_plain, parse_row, scan_changes_plain
+from headwater.sources.postgres.plain import (
+    Change,
+    Row,
+    copy_data_plain,
+    copy_values_plain,
+    parse_row,
+    scan_changes_plain,
+)
 
 COLUMNS = 3
 RELATIONS = (1, 2, 70_000)
@@ -157,6 +164,35 @@ def test_a_kind_that_no_chunk_holds_is_refused_and_not_skipped():
     damaged = bytearray(GOLDEN[1])
     damaged[XLOG_HEADER] = ord("X")
     assert outcome(by_kernel, bytes(damaged), [len(damaged)]) is Malformed
+
+
+# -- COPY messages ---------------------------------------------------------------------------------
+
+
+def rows_by_kernel(messages: bytes) -> tuple[int, bytes]:
+    array = np.frombuffer(bytearray(messages), dtype=np.uint8)
+    read, written = kernels.copy_data(array, 0, len(array), 0)
+    return read, array[:written].tobytes()
+
+
+def copy_message(body: bytes, kind: bytes = b"d") -> bytes:
+    return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize("way", [rows_by_kernel, copy_data_plain])
+@given(rows=st.lists(st.binary(max_size=5), max_size=5), behind=st.sampled_from([b"", b"c\0\0\0\4", b"Z\0\0\0\5T"]))
+@settings(deadline=None)
+def test_copy_messages_are_read_up_to_the_first_of_another_kind(way, rows, behind):
+    whole = b"".join(map(copy_message, rows))
+
+    assert way(whole + behind) == (len(whole), b"".join(rows))
+
+
+@pytest.mark.parametrize("way", [rows_by_kernel, copy_data_plain])
+def test_a_copy_message_that_is_cut_off_waits_for_its_rest(way):
+    first, second = copy_message(b"one\n"), copy_message(b"two\n")
+    for length in range(len(second)):
+        assert way(first + second[:length]) == (len(first), b"one\n")
 
 
 # -- COPY text -------------------------------------------------------------------------------------

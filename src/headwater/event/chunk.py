@@ -46,6 +46,11 @@ class Chunk:
     # Commit time of the last transaction, microseconds since the epoch; for lag.
     commit_time: int = 0
 
+    @staticmethod
+    def gap(first: Position, last: Position, why: str) -> Chunk:
+        """What lies between the two positions was left out, for this reason. A journal has no other holes."""
+        return Chunk(b"", np.empty(0, np.uint32), first, last, whole=True, context={"gap": why})
+
     @property
     def changes(self) -> int:
         return sum(run.changes for run in self.tables)

@@ -23,7 +23,7 @@ _LOCK = "the snapshot takes no locks: it reads at an exported snapshot"
 # Patterns of names → why they mean nothing here.
 NO_EFFECT: dict[str, str] = {
     r"connector\.class|tasks\.max|config\.action\.reload|predicates": _CONNECT,
-    r"errors\.(retry|tolerance|log|deadletterqueue|max).*|retriable\.restart.*": "failures are retried",
+    r"errors\.(retry|tolerance|log|deadletterqueue).*|retriable\.restart.*": "failures are retried",
     r"topic\.creation\..*": "topics are the broker's and the sink's business",
     r"key\.converter|value\.converter": "the format is chosen by the sink",
     r"offset\..*flush.*|offset\.storage.*": "positions are stored with the data",
@@ -35,7 +35,6 @@ NO_EFFECT: dict[str, str] = {
     r"streaming\.delay\.ms": "streaming begins when the tables are loaded",
     r"topic\.cache\.size|topic\.naming\.strategy": "topics are <prefix>.<schema>.<table>",
     r"transaction\.metadata\.factory|sourceinfo\.struct\.maker": "an interface for Java classes",
-    r"heartbeat\..*": "positions of an idle database are confirmed without heartbeats",
     r"statistics\.metrics\.enabled|custom\.metric\.tags|custom\.sanitize\.pattern|internal\.advanced\.metrics.*": "JMX",
     r"executor\.shutdown\.timeout\.ms|openlineage\..*|guardrail\..*|table\.ignore\.builtin": _CONNECT,
     r"schema\.history\.internal.*|database\.history.*|include\.schema\.changes": "the journal keeps schemas",
@@ -89,6 +88,7 @@ def settle(given: Mapping[str, Any], source_options: type, *others: type) -> Set
     known = {name for cls in (source_options, *others) for d in declared(cls) for name in (d.name, *d.aliases)}
     renamed = {**RENAMED, **getattr(source_options, "renamed", {})}
     useless = {**NO_EFFECT, **getattr(source_options, "no_effect", {})}
+    old_values = getattr(source_options, "old_values", {})
     settled = Settled()
     for key, value in given.items():
         name = key
@@ -96,7 +96,11 @@ def settle(given: Mapping[str, Any], source_options: type, *others: type) -> Set
             name = renamed[key]
             if name in given:
                 raise Usage(f"{key!r} is the old name of {name!r}; keep one")
-            settled.mapped.append(f"{key} is called {name} now")
+            if key in old_values:
+                value = old_values[key].get(str(value).lower(), value)
+                settled.mapped.append(f"{key} is {name}: {value} now")
+            else:
+                settled.mapped.append(f"{key} is called {name} now")
         if name not in known:
             reason = next((why for pattern, why in useless.items() if re.fullmatch(pattern, name)), None)
             if reason is not None:

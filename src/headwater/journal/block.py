@@ -47,6 +47,11 @@ class Header:
     def changes(self) -> int:
         return sum(run.changes for run in self.tables)
 
+    @property
+    def gap(self) -> str:
+        """Why what lies between `first` and `last` was left out; empty when nothing was."""
+        return str(self.context.get("gap", ""))
+
 
 def encode_block(chunk: Chunk, session: str) -> list[bytes | memoryview]:
     """The block's parts, to be written one after the other."""

@@ -4,6 +4,7 @@ journal.json         whose log this is, and the format's version
 segments/N.hwj       blocks, in order
 schemas/ID.json      table definitions that blocks name
 consumers/ID.json    the durable position of everybody who reads: confirmation follows the slowest
+source/              what the source keeps for its next run
 tail.json            what the tail says about itself
 tail.lock            held by the one process that writes
 """
@@ -31,10 +32,11 @@ class Journal:
         self.segments = self.path / "segments"
         self.schemas = self.path / "schemas"
         self.consumers = self.path / "consumers"
+        self.source = self.path / "source"
 
     def create(self, source_type: str, identity: str, facts: Mapping[str, str]) -> None:
         """Make the folder for this log, or check that it is this log's."""
-        for folder in (self.segments, self.schemas, self.consumers):
+        for folder in (self.segments, self.schemas, self.consumers, self.source):
             folder.mkdir(parents=True, exist_ok=True)
         known = self.about()
         if known is None:
@@ -67,6 +69,7 @@ class Journal:
         path = self.schemas / f"{table.id}.json"
         if not path.exists():
             write_atomically(path, table.to_json())
+            sync_folder(self.schemas)
 
     def schema(self, schema: str) -> TableSchema:
         try:
@@ -127,6 +130,15 @@ def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
             file.flush()
             os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.errors import Stop
 from headwater.event import ORIGIN, Chunk, Position
 from headwater.journal.block import MAGIC, PREFIX, Damaged, Header, decode_header, decode_payload, decode_prefix
 from headwater.journal.folder import Journal
@@ -75,9 +76,27 @@ class JournalReader:
         # The last block stays: it carries `end`.
         del self._blocks[: min(keep, len(self._blocks) - 1)]
 
+    def reach(self, after: Position) -> Position:
+        """How far everything that follows `after` is here; `after` itself when the journal does not go on from it."""
+        return self.end if self.start <= after <= self.end else after
+
+    def gaps(self) -> list[BlockRef]:
+        """Where something was left out, by somebody's decision."""
+        return [block for block in self._blocks if block.header.gap]
+
     def between(self, after: Position, upto: Position) -> list[BlockRef]:
-        """Blocks with changes in (after, upto], in order."""
+        """Blocks with changes in (after, upto], in order. `after` is where a reader is, or ORIGIN: all there are.
+
+        Raises Stop when what follows `after` is no longer here."""
         low = bisect.bisect_right(self._blocks, after, key=lambda block: block.header.last)
+        if ORIGIN < after < upto and low < len(self._blocks) and self._blocks[low].header.first > after:
+            raise Stop(
+                f"the journal in {self.journal.path} begins behind the position asked for:"
+                f" {self._blocks[low].header.first.to_json()}, not {after.to_json()}",
+                "If a checkpoint or a sink was restored from a backup: restore the state folder of the same time",
+                "To read again what the slot still has: remove the journal folder",
+                cause="What every consumer holds is removed from the journal, and this reader has gone back since",
+            )
         found = []
         for block in self._blocks[low:]:
             if block.header.first >= upto:

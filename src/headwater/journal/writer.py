@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError, Stop
 from headwater.event import ORIGIN, Chunk, Position
 from headwater.failpoints import failpoint
 from headwater.journal.block import encode_block
-from headwater.journal.folder import Journal
+from headwater.journal.folder import Journal, sync_folder
 from headwater.journal.reader import BlockRef, damaged_in_the_middle, scan_segment
 
 # A segment is sealed at this size. 64 MB is ~0.3 s of a saturated walsender: large enough that listing a
@@ -55,10 +55,13 @@ class JournalWriter:
         self.max_bytes = max_bytes
         self.end: Position = ORIGIN
         self.synced: Position = ORIGIN
+        # The end of the last block that holds anything; behind it the log has only moved on.
+        self.last_frame: Position = ORIGIN
         # A cap of a few segments would keep too much in the open one, which is never removed.
         self._segment_bytes = min(SEGMENT_BYTES, max_bytes // 8)
-        # Blocks behind the last whole transaction.
+        # Blocks behind the last whole transaction, and where the last block ends.
         self._unfinished = False
+        self._last: Position = ORIGIN
         self._session = ""
         self._lock = lock_file(journal.path / "tail.lock", "the journal")
         self._file: IO[bytes] | None = None
@@ -75,9 +78,15 @@ class JournalWriter:
 
     def append(self, chunk: Chunk) -> None:
         """Write one chunk behind the others. Raises JournalFull, with nothing written, when it does not fit."""
+        if ORIGIN < self._last < chunk.first:
+            raise Stop(
+                f"the log goes on at {chunk.first.to_json()}, but the journal in {self.journal.path} ends at"
+                f" {self._last.to_json()}",
+                cause="What lies in between would be missing without a trace",
+            )
         parts = encode_block(chunk, self._session)
         size = sum(len(part) for part in parts)
-        self._refuse_if_full(size)
+        self.refuse_if_full(size)
         file = self._segment()
         try:
             _write_all(file.fileno(), parts)
@@ -90,10 +99,22 @@ class JournalWriter:
         self._segments[Path(file.name)] = (chunk.last, self._offset)
         self._unsynced = True
         self._unfinished = not chunk.whole
+        self._last = chunk.last
+        if len(chunk.lengths):
+            self.last_frame = chunk.last
         if chunk.whole:
             self.end = chunk.last
         failpoint("journal.after_append")
         self.sync_when_due()
+
+    def refuse_if_full(self, size: int, aside: int = 0) -> None:
+        """Raise JournalFull when `size` bytes more would be too many, with those that lie aside for it already."""
+        if self.size + aside + size > self.max_bytes:
+            text = f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB"
+            raise JournalFull(text, wanted=aside + size, at_cap=True)
+        if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
+            text = f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free"
+            raise JournalFull(text, wanted=size)
 
     def rewind(self) -> None:
         """Cut off the unfinished transaction: the log was opened again and sends it from its first change."""
@@ -136,14 +157,6 @@ class JournalWriter:
 
     # ----------------------------------------------------------------------------------------------
 
-    def _refuse_if_full(self, size: int) -> None:
-        if self.size + size > self.max_bytes:
-            text = f"the journal in {self.journal.path} has reached its cap of {self.max_bytes >> 20} MB"
-            raise JournalFull(text, wanted=size, at_cap=True)
-        if shutil.disk_usage(self.journal.segments).free < size + SPARE_BYTES:
-            text = f"the disk of {self.journal.path} has less than {SPARE_BYTES >> 20} MB free"
-            raise JournalFull(text, wanted=size)
-
     def _segment(self) -> IO[bytes]:
         if self._file is not None and self._offset < self._segment_bytes:
             return self._file
@@ -153,6 +166,7 @@ class JournalWriter:
         self._file = path.open("xb", buffering=0)
         self._offset = 0
         self._segments[path] = (self.end, 0)
+        sync_folder(self.journal.segments)
         return self._file
 
     def _undo(self, file: IO[bytes]) -> None:
@@ -188,6 +202,10 @@ class JournalWriter:
         elif paths:
             # Emptied, not removed: a reader that knows its name finds there what comes next.
             self._segments[paths[0]] = (self.end, 0)
+        self._last = self.end
+        # What came before the first block here has been read by everybody.
+        known = blocks[0].header.first if blocks else self.end
+        self.last_frame = next((b.header.last for b in reversed(blocks) if b.header.frames), known)
         for path in reversed(paths):
             if path not in self._segments:
                 path.unlink()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Usage
@@ -39,6 +40,19 @@ class Finding:
     severity: Severity
     text: str
     remedy: str = ""
+
+
+class Confirm(StrEnum):
+    """When the database may forget a part of its log; docs/positions.md weighs them."""
+
+    # Never by us: somebody else tells it.
+    NEVER = "never"
+    # When every sink holds it.
+    DURABLE = "durable"
+    # Also when every sink holds all changes, and what follows in the journal has none.
+    IDLE = "idle"
+    # When the journal is on disk, however far the sinks are.
+    JOURNALED = "journaled"
 
 
 @dataclass(frozen=True)
@@ -78,8 +92,25 @@ class SourceOptions:
         aliases=["snapshot.mode"],
         choices=["initial", "no_data"],
     )
-    # Names of old → names of today, and patterns of names that mean nothing here → why; see formats/settings.py.
+    heartbeat_interval_ms: int = option(
+        0,
+        help="how often an idle log reports that it has moved; 0: every 30 s, or after 8 MB",
+        aliases=["heartbeat.interval.ms"],
+    )
+    heartbeat_action_query: str = option(
+        "",
+        help="statement run at the source with every heartbeat, to move a quiet database's log",
+        aliases=["heartbeat.action.query"],
+    )
+    errors_max_retries: int = option(
+        -1,
+        help="attempts to reach the source in a row before the pipeline ends with status 1; -1: for ever",
+        aliases=["errors.max.retries"],
+    )
+    # Names of old → names of today, with their values of old → of today, and patterns of names that mean nothing
+    # here → why; see formats/settings.py.
     renamed: ClassVar[Mapping[str, str]] = {}
+    old_values: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     no_effect: ClassVar[Mapping[str, str]] = {}
 
 
@@ -112,7 +143,8 @@ class Log(ABC):
     def read(self, timeout: float) -> Chunk | None:
         """The next chunk, or None when nothing came within `timeout` seconds.
 
-        An idle log whose position moved without captured changes gives a chunk without frames. Raises
+        An idle log whose position moved without captured changes gives a chunk without frames; one that had to
+        leave something out begins with `Chunk.gap`. Raises
         Retry when the connection broke: open a new Log after the last whole chunk's position."""
 
     @abstractmethod
@@ -125,6 +157,11 @@ class Log(ABC):
 
     def hold(self) -> None:
         """Called now and then instead of `read` while nothing more can be taken: stay connected."""
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that wait on the journal's disk until their transaction has ended; they count against its cap."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:
@@ -143,6 +180,8 @@ class Source(ABC):
     # URL schemes that mean this database.
     schemes: ClassVar[tuple[str, ...]] = ()
     options: Any
+    # Where the source may keep what it must know in the next run; None: it keeps nothing.
+    folder: Path | None = None
 
     @abstractmethod
     def __init__(self, options: Any) -> None:
@@ -170,12 +209,17 @@ class Source(ABC):
         """`check`, and what hurts a pipeline that has been running for a while. `running`: it runs now."""
         return self.check()
 
+    @property
+    def confirms(self) -> Confirm:
+        """When `Log.confirm` is to be called."""
+        return Confirm.DURABLE
+
     @abstractmethod
-    def prepare(self, durable: Position | None) -> Position:
+    def prepare(self, durable: Position | None, journaled: Position | None = None) -> Position:
         """Make the log readable (PostgreSQL: publication, then slot) and return where it begins.
 
-        `durable` is the lowest position any sink holds, None when there is none. Raises Stop when the log
-        no longer has what comes after it."""
+        `durable` is the lowest position any sink holds, None when there is none; `journaled` is how far the journal
+        holds what follows it. Raises Stop when the log no longer has what comes after that."""
 
     def close(self) -> None:
         """Let go of whatever `prepare` holds."""

@@ -188,9 +188,11 @@ class ChangeStreamReader(JournalStreamReader):
             return ORIGIN
         source, options = self.reading.source, self.reading.options
         durable = None if durable == ORIGIN else durable
-        begin = source.prepare(durable)
-        source.close()
         self.journal.create(source.type, source.identity(), source.facts())
+        source.folder = self.journal.source
+        self.index.refresh()
+        begin = source.prepare(durable, self.index.reach(durable) if durable else None)
+        source.close()
         if options.name not in self.journal.consumer_positions():
             self.journal.set_consumer(options.name, durable)
         copies = durable is None and self._copies

@@ -39,6 +39,7 @@ def main() -> int:
     journal = Journal(orders["journal"])
     cls = source_class(orders["type"])
     source = cls(options_from_wire(cls.options_class, orders["options"]))
+    source.folder = journal.source
     try:
         tail = Tail(
             source, journal, Position(*orders["begin"]), orders["max_bytes"], alive, copy_first=orders["copy_first"]

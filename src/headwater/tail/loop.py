@@ -11,14 +11,27 @@ from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import ORIGIN, Chunk, Position
 from headwater.failpoints import failpoint
 from headwater.journal import Journal, JournalFull, JournalWriter
-from headwater.sources.base import Log, Source
+from headwater.sources.base import Confirm, Log, Source
 
 # How long one read may wait, and so how quickly the tail notices that its owner is gone.
 READ_SECONDS = 0.2
 # Between two looks at consumers' positions and two status files.
 HOUSEKEEPING_SECONDS = 0.2
-# Reconnecting: 0.5 s, doubled up to this.
+# Reconnecting: the first pause, doubled up to the longest.
+FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 15.0
+
+
+class GaveUp(HeadwaterError):
+    """The source did not come back within the attempts that were allowed."""
+
+    def __init__(self, attempts: int, last: Retry) -> None:
+        super().__init__(
+            f"gave up after {attempts} attempts in a row: {last.what}",
+            *last.remedies,
+            "Raise errors.max.retries under `source`; -1 tries for ever",
+            cause=last.cause,
+        )
 
 
 class Tail:
@@ -44,8 +57,10 @@ class Tail:
         self._alive = alive
         self._confirmed = ORIGIN
         self._durable: Position | None = None
+        self._forgotten = ORIGIN
         # What the log said when everything it had handed out was in the journal.
         self._lag: Mapping[str, Any] = {}
+        self._spilled = 0
         self._last_housekeeping = 0.0
         self._changes = 0
         self._commit_time = 0
@@ -53,33 +68,42 @@ class Tail:
 
     def run(self) -> None:
         """Read until told to stop; reconnect by itself. Stop errors end it: a person must decide."""
-        backoff = 0.5
+        limit = self.source.options.errors_max_retries
+        failures = 0
         while self._alive():
             self.writer.rewind()
+            opened, end = time.monotonic(), self.writer.end
             try:
-                if self.copy_first and self.writer.end == ORIGIN:
-                    self._copy()
-                log = self.source.log(self._after())
+                self._read()
             except Retry as error:
-                self._say("retrying", error=str(error))
-                self._sleep(backoff)
-                backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
-                continue
-            try:
-                backoff = 0.5
-                self._drain(log)
-            except Retry as error:
-                self._say("retrying", error=str(error))
-                self._sleep(backoff)
-            finally:
-                log.close()
+                # A connection that brought something, or that held for a while, was a good one.
+                good = self.writer.end > end or time.monotonic() - opened > MAX_BACKOFF_SECONDS
+                failures = 1 if good else failures + 1
+                if 0 <= limit < failures:
+                    raise GaveUp(limit, error) from error
+                self._say("retrying", error=str(error), attempts=failures)
+                self._sleep(min(FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS))
 
     def close(self) -> None:
         self.writer.close()
 
+    def _read(self) -> None:
+        """One connection, until it breaks."""
+        if self.copy_first and self.writer.end == ORIGIN:
+            self._copy()
+        log = self.source.log(self._after())
+        try:
+            self._drain(log)
+        finally:
+            log.close()
+
     def _after(self) -> Position:
         """Where to go on: behind the journal, or behind what every consumer holds if that is further."""
-        return max(self.writer.end, self.begin, self.journal.durable() or ORIGIN)
+        after = max(self.writer.end, self.begin, self.journal.durable() or ORIGIN)
+        if ORIGIN < self.writer.end < after:
+            # The journal has lost its end, or was restored from a backup, and nobody needs what it lacks.
+            self.writer.append(Chunk.gap(self.writer.end, after, "every consumer had it"))
+        return after
 
     def _copy(self) -> None:
         """The tables as of one position; the log then goes on from exactly there."""
@@ -95,12 +119,24 @@ class Tail:
     def _drain(self, log: Log) -> None:
         # A new connection does not know what the last one was told.
         self._confirmed = ORIGIN
+        self._spilled = 0
         while self._alive():
             self._lag = log.lag()
             self._housekeep(log)
+            self._wait_for_spill(log)
             chunk = log.read(READ_SECONDS)
             if chunk is not None:
                 self._store(log, chunk)
+
+    def _wait_for_spill(self, log: Log) -> None:
+        """Open transactions take room too. While they grow, they grow within the journal's cap."""
+        before, self._spilled = self._spilled, log.spilled
+        while self._alive() and self._spilled > before:
+            try:
+                self.writer.refuse_if_full(0, aside=self._spilled)
+                return
+            except JournalFull as error:
+                self._wait_for_room(log, error)
 
     def _store(self, log: Log, chunk: Chunk) -> None:
         """Into the journal, with the definitions it names; waits while that is full."""
@@ -123,9 +159,9 @@ class Tail:
             self.writer.forget(self._durable)
             if self.writer.size + full.wanted > self.writer.max_bytes:
                 raise Stop(
-                    f"one transaction is larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
+                    f"open transactions are larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
                     "Raise journal_max_bytes in the pipeline's file, then run again",
-                    cause="Everything before it has been delivered, and nothing can make room for it",
+                    cause="Everything before them has been delivered, and nothing can make room for them",
                 )
         log.hold()
         self._sleep(READ_SECONDS)
@@ -136,14 +172,28 @@ class Tail:
             return
         self._last_housekeeping = now
         self._durable = self.journal.durable()
-        if self._durable is not None and self._durable > self._confirmed:
+        confirmable = self._confirmable()
+        if confirmable is not None and confirmable > self._confirmed:
             failpoint("tail.before_confirm")
-            log.confirm(self._durable)
-            self._confirmed = self._durable
+            log.confirm(confirmable)
+            self._confirmed = confirmable
             failpoint("tail.after_confirm")
+        if self._durable is not None and self._durable > self._forgotten:
             self.writer.forget(self._durable)
+            self._forgotten = self._durable
         self.writer.sync_when_due()
         self._say(state, error=error, **self._lag)
+
+    def _confirmable(self) -> Position | None:
+        """How far the database may forget its log. What this returns must survive a crash of the machine."""
+        match self.source.confirms:
+            case Confirm.NEVER:
+                return None
+            case Confirm.JOURNALED:
+                return self.writer.synced
+            case Confirm.IDLE if self._durable is not None and self._durable >= self.writer.last_frame:
+                return max(self._durable, self.writer.synced)
+        return self._durable
 
     def _say(self, state: str, *, error: str = "", **facts: Any) -> None:
         status = {

@@ -26,6 +26,10 @@ def settled(**given: Any) -> Any:
         ({"snapshot.mode": "initial_only"}, {"snapshot.mode": "initial"}),
         ({"table.whitelist": "a.b"}, {"table.include.list": "a.b"}),
         ({"database.server.name": "x"}, {"topic.prefix": "x"}),
+        ({"flush.lsn.source": "true"}, {"lsn.flush.mode": "connector"}),
+        ({"flush.lsn.source": False}, {"lsn.flush.mode": "manual"}),
+        ({"internal.slot.seek.to.known.offset.on.start": "true"}, {"offset.mismatch.strategy": "trust_offset"}),
+        ({"internal.slot.seek.to.known.offset.on.start": "false"}, {"offset.mismatch.strategy": "no_validation"}),
     ],
 )
 def test_deprecated_settings_are_mapped_with_a_word(given: dict[str, Any], options: dict[str, Any]) -> None:
@@ -34,9 +38,7 @@ def test_deprecated_settings_are_mapped_with_a_word(given: dict[str, Any], optio
     assert len(found.mapped) == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["connector.class", "tasks.max", "flush.lsn.source", "internal.slot.seek.to.known.offset.on.start"]
-)
+@pytest.mark.parametrize("name", ["connector.class", "tasks.max", "lsn.flush.timeout.ms"])
 def test_settings_without_effect_are_named(name: str, caplog: pytest.LogCaptureFixture) -> None:
     found = settled(**{name: "true"})
     assert (found.options, list(found.no_effect)) == ({}, [name])

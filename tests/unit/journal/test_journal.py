@@ -443,3 +443,57 @@ def test_a_stored_schema_comes_back_and_a_missing_or_damaged_one_is_named(journa
     (journal.schemas / f"{table.id}.json").write_text("{}")
     with pytest.raises(Stop, match="damaged"):
         journal.schema(table.id)
+
+
+# -- holes -----------------------------------------------------------------------------------------
+
+
+def test_a_chunk_that_does_not_go_on_where_the_journal_ends_is_refused(journal: Journal):
+    opened = JournalWriter(journal, CAP)
+    opened.append(transactions(100)[0])
+    with pytest.raises(Stop, match="would be missing without a trace"):
+        opened.append(piece(Position(150), 200, 1))
+    opened.append(Chunk.gap(Position(100, 1), Position(150), "trust_slot"))
+    opened.append(piece(Position(150), 200, 1))
+    opened.close()
+
+    assert read(journal) == [(100, 1), (200, 1)]
+    reader = JournalReader(journal)
+    reader.refresh()
+    assert [block.header.gap for block in reader.gaps()] == ["trust_slot"]
+
+
+def test_a_reader_that_went_back_behind_the_journal_is_told(journal: Journal):
+    write(journal, piece(Position(100), 200, 1), piece(Position(200, 1), 300, 1))
+    reader = JournalReader(journal)
+    reader.refresh()
+    assert len(reader.between(Position(100), reader.end)) == 2
+    assert len(reader.between(ORIGIN, reader.end)) == 2
+    with pytest.raises(Stop, match="begins behind the position asked for"):
+        reader.between(Position(99), reader.end)
+
+
+def test_how_far_the_journal_goes_on_from_a_position(journal: Journal):
+    write(journal, piece(Position(100), 200, 1), piece(Position(200, 1), 300, 1))
+    reader = JournalReader(journal)
+    reader.refresh()
+    assert [reader.reach(Position(lsn)) for lsn in (99, 100, 250, 301)] == [
+        Position(99),
+        Position(300, 1),
+        Position(300, 1),
+        Position(301),
+    ]
+
+
+def test_ticks_are_no_frames_and_an_unfinished_transaction_is_none_any_more(journal: Journal):
+    opened = JournalWriter(journal, CAP)
+    (first,) = transactions(100)
+    opened.append(first)
+    opened.append(Chunk(b"", np.empty(0, np.uint32), first.last, Position(150), whole=True))
+    assert (opened.last_frame, opened.end) == (Position(100, 1), Position(150))
+    opened.append(piece(Position(150), 200, 1, whole=False))
+    assert opened.last_frame == Position(200, 1)
+    opened.rewind()
+    assert (opened.last_frame, opened.end) == (Position(100, 1), Position(150))
+    opened.append(piece(Position(150), 200, 1))
+    opened.close()

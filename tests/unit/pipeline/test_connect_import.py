@@ -80,7 +80,8 @@ def test_every_setting_is_accounted_for() -> None:
     listed = {*imported.no_equivalent, *imported.no_effect}
     assert {"signal.data.collection", "signal.kafka.sasl.password", "made.up.option"} <= set(imported.no_equivalent)
     assert {key for key in CONFIG if key.startswith("transforms.gate")} <= set(imported.no_equivalent)
-    assert {"tasks.max", "connector.class", "max.batch.size", "flush.lsn.source"} <= set(imported.no_effect)
+    assert {"tasks.max", "connector.class", "max.batch.size"} <= set(imported.no_effect)
+    assert any("flush.lsn.source is lsn.flush.mode: connector now" in note for note in imported.notes)
     values = ("db.example.org", "5432", "cdc", "shop", "public.orders", "no_data", "add_fields", "(?<prefix>.*)_[0-9]+")
     assert all(value in text for value in values)
     assert not listed & {"database.hostname", "transforms.unwrap.add.fields"}

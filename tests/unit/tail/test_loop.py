@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.journal.chunk_builder import piece, transactions
 
 from headwater.errors import Retry, Stop
 from headwater.event import ORIGIN, Chunk, Position, TableSchema
-from headwater.journal import Journal, JournalReader
-from headwater.sources.base import Log
+from headwater.journal import Journal, JournalReader, JournalWriter, writer
+from headwater.sources.base import Confirm, Log, SourceOptions
 from headwater.tail import loop
-from headwater.tail.loop import Tail
+from headwater.tail.loop import GaveUp, Tail
 
 CAP = 1 << 30
 
@@ -57,7 +58,11 @@ class ScriptedLog(Log):
 class ScriptedSource:
     """One log after the other, as connections break."""
 
-    def __init__(self, *scripts: list[Chunk | Exception] | Exception) -> None:
+    def __init__(
+        self, *scripts: list[Chunk | Exception] | Exception, confirms: Confirm = Confirm.DURABLE, retries: int = -1
+    ) -> None:
+        self.confirms = confirms
+        self.options = SourceOptions(errors_max_retries=retries)
         self.logs = [each if isinstance(each, Exception) else ScriptedLog(each) for each in scripts]
         self.opened_after: list[Position] = []
         self._left = list(self.logs)
@@ -196,3 +201,73 @@ def test_a_consumer_ahead_of_the_journal_decides_where_the_log_begins(journal):
     source = ScriptedSource([])
     run(source, journal, lambda: bool(source.opened_after))
     assert source.opened_after[0] == Position(900, 3)
+
+
+def tick(first: Position, lsn: int) -> Chunk:
+    """The log moved on without a change."""
+    return Chunk(b"", np.empty(0, np.uint32), first, Position(lsn, 0, f"0/{lsn:X}"), whole=True)
+
+
+@pytest.mark.parametrize(
+    ("confirms", "sink", "told"),
+    [
+        (Confirm.DURABLE, 100, 108),
+        (Confirm.DURABLE, 200, 208),
+        # Something is in flight: the server's word counts for nothing yet.
+        (Confirm.IDLE, 100, 108),
+        (Confirm.IDLE, 200, 300),
+        (Confirm.JOURNALED, 100, 300),
+        (Confirm.JOURNALED, None, 300),
+        (Confirm.DURABLE, None, None),
+        (Confirm.IDLE, None, None),
+        (Confirm.NEVER, 200, None),
+    ],
+)
+def test_how_far_the_log_is_confirmed(journal, monkeypatch, confirms, sink, told):
+    monkeypatch.setattr(writer, "SYNC_SECONDS", 0.0)
+    journal.set_consumer("sink", None if sink is None else Position(sink, 1, f"0/{sink + 8:X}"))
+    source = ScriptedSource([*transactions(100, 200), tick(Position(200, 1), 300)], confirms=confirms)
+    turns = iter(range(20))
+    run(source, journal, lambda: journal.status().get("received") == 300 and next(turns, None) is None)
+    confirmed = source.logs[0].confirmed
+    assert (confirmed[-1].resume if confirmed else None) == (None if told is None else f"0/{told:X}")
+
+
+def test_what_is_confirmed_by_the_journal_alone_is_on_disk_first(journal, monkeypatch):
+    monkeypatch.setattr(writer, "SYNC_SECONDS", 3600.0)
+    source = ScriptedSource(list(transactions(100)), confirms=Confirm.JOURNALED)
+    turns = iter(range(20))
+    run(source, journal, lambda: journal.status().get("received") == 100 and next(turns, None) is None)
+    assert source.logs[0].confirmed == []
+
+
+def test_a_journal_that_lost_its_end_names_the_hole(journal):
+    opened = JournalWriter(journal, CAP)
+    for chunk in transactions(100, 200):
+        opened.append(chunk)
+    opened.close()
+    journal.set_consumer("delta", Position(500, 1, "0/1FC"))
+    source = ScriptedSource([piece(Position(500, 1), 600, 1)])
+    run(source, journal, lambda: (600, 1) in commits(journal))
+
+    reader = JournalReader(journal)
+    reader.refresh()
+    assert [(b.header.first.commit, b.header.last.commit, b.header.gap) for b in reader.gaps()] == [
+        (200, 500, "every consumer had it")
+    ]
+
+
+def test_a_source_that_does_not_come_back_is_given_up_after_the_attempts_allowed(journal, monkeypatch):
+    monkeypatch.setattr(loop, "FIRST_BACKOFF_SECONDS", 0.001)
+    source = ScriptedSource(*[Retry("nobody answers", "start it")] * 4, retries=3)
+    with pytest.raises(GaveUp, match="after 3 attempts in a row: nobody answers") as gave_up:
+        run(source, journal, lambda: False)
+    assert gave_up.value.exit_status == 1
+    assert "errors.max.retries" in str(gave_up.value)
+
+
+def test_a_connection_that_brought_something_is_not_counted_against_the_source(journal, monkeypatch):
+    monkeypatch.setattr(loop, "FIRST_BACKOFF_SECONDS", 0.001)
+    chunks = transactions(100, 200, 300, 400)
+    source = ScriptedSource(*([chunk, Retry("cut")] for chunk in chunks), [], retries=1)
+    run(source, journal, lambda: len(source.opened_after) == 5)

@@ -31,7 +31,12 @@ _OID = struct.Struct("!I").unpack_from
 class ChunkBuilder:
     """Takes frames one by one, gives chunks. `describe` names a relation's schema; None = not captured."""
 
-    def __init__(self, start: Position, describe: Callable[[pgoutput.Relation], TableSchema | None]) -> None:
+    def __init__(
+        self,
+        start: Position,
+        describe: Callable[[pgoutput.Relation], TableSchema | None],
+        streamed: Callable[[int, bytes], None] | None = None,
+    ) -> None:
         # How far the frames go that came in, and how far those that were handed on.
         self.position = start
         self.handed = start
@@ -39,6 +44,8 @@ class ChunkBuilder:
         # Bytes gathered.
         self.size = 0
         self._describe = describe
+        # Told of the messages around transactions that come in blocks; those go elsewhere until they have ended.
+        self._streamed = streamed
         self._frames: list[Frame] = []
         # The open transaction: commit LSN, changes so far, commit time, xid; and as it was at the first frame.
         self._open = [0, 0, 0, 0]
@@ -83,6 +90,8 @@ class ChunkBuilder:
             case pgoutput.TYPE | pgoutput.ORIGIN | pgoutput.MESSAGE:
                 # Type names come from the catalog; origins and logical messages are not requested.
                 pass
+            case pgoutput.STREAM_START | pgoutput.STREAM_COMMIT | pgoutput.STREAM_ABORT if self._streamed:
+                self._streamed(tag, message)
             case _:
                 raise pgoutput.Malformed(len(self._frames), tag)
 

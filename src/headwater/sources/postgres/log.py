@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,10 +27,12 @@ from headwater.sources.postgres.connection import (
     now_microseconds,
     wait_readable,
 )
-from headwater.sources.postgres.frames import ChunkBuilder
+from headwater.sources.postgres.frames import ChunkBuilder, Frame
 from headwater.sources.postgres.options import PostgresOptions
+from headwater.sources.postgres.pgoutput import XLOG_HEADER
 from headwater.sources.postgres.position import flush_lsn, format_lsn
 from headwater.sources.postgres.slot import SlotInUse, create_in_session, pgconn_quote
+from headwater.sources.postgres.spill import Spill
 
 # A chunk is closed at this size: 30,000 rows of 130 bytes keep the decoder's fixed cost per chunk (about
 # 2 ms) under 0.1 µs a row, and a giant transaction passes through the tail in pieces of this size.
@@ -41,6 +44,9 @@ GATHER_SECONDS = 0.05
 # WAL segment keeps the slot within two segments; a tick costs Spark one empty micro-batch.
 TICK_BYTES = 8 << 20
 TICK_SECONDS = 30.0
+# With `lsn.flush.mode: connector_and_driver` the slot is to follow the server's announcements.
+_AND_DRIVER = "connector_and_driver"
+IDLE_TICK_SECONDS = 10.0
 # How often an idle reader asks the server where it is.
 PING_SECONDS = 1.0
 
@@ -59,11 +65,24 @@ class PostgresLog(Log):
         *,
         confirmed: int = 0,
         temporary: bool = False,
+        gap: Chunk | None = None,
+        spill: Path | None = None,
     ) -> None:
         self._options = options
         self._schemas: dict[str, TableSchema] = {}
         self._describe = describe
-        self._builder = ChunkBuilder(after, self._remember)
+        self._builder = ChunkBuilder(after, self._remember, self._streamed)
+        # With a place for them, transactions that outgrow the server's memory come in blocks, before their end.
+        self._spill = Spill(spill) if spill else None
+        self._take: Callable[[Frame], None] = self._builder.add
+        # The server broke down in the middle of one: the next session does without.
+        self.blocks_failed = False
+        # What is left of such a transaction that has committed: it goes to the builder before anything else.
+        self._committed: Iterator[Frame] | None = None
+        # What was left out before `after`; handed on first.
+        self._gap = gap
+        beat = options.heartbeat_interval_ms / 1000
+        self._tick_seconds = beat or (IDLE_TICK_SECONDS if options.lsn_flush_mode == _AND_DRIVER else TICK_SECONDS)
         self._received = flush_lsn(after)
         self._server_end = self._announced = self._received
         # What the slot has confirmed already: a lower word would move it back on some servers.
@@ -83,6 +102,9 @@ class PostgresLog(Log):
             raise
 
     def read(self, timeout: float) -> Chunk | None:
+        if self._gap is not None:
+            gap, self._gap = self._gap, None
+            return gap
         deadline = time.monotonic() + timeout
         while True:
             full = self._drain()
@@ -119,6 +141,8 @@ class PostgresLog(Log):
 
     def close(self) -> None:
         self._pgconn.finish()
+        if self._spill is not None:
+            self._spill.close()
 
     def lag(self) -> Mapping[str, Any]:
         return {
@@ -128,7 +152,12 @@ class PostgresLog(Log):
             "received": self._received,
             "behind_bytes": max(0, self._server_end - self._received),
             "in_transaction": self._builder.in_transaction,
+            **(self._spill.facts() if self._spill else {}),
         }
+
+    @property
+    def spilled(self) -> int:
+        return self._spill.size if self._spill else 0
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -136,13 +165,15 @@ class PostgresLog(Log):
         """Take what libpq has; True when a chunk is full."""
         get, builder = self._pgconn.get_copy_data, self._builder
         while True:
+            if self._committed is not None and self._publish(self._committed):
+                return True
             try:
                 count, data = get(1)
             except psycopg.OperationalError as error:
                 raise broken(str(error)) from None
             if count > 0:
                 if data[0] == 0x77:  # w
-                    builder.add(data)
+                    self._take(data)
                     if builder.size >= CHUNK_BYTES:
                         return True
                 else:
@@ -151,6 +182,36 @@ class PostgresLog(Log):
                 return False
             else:
                 raise self._ended()
+
+    def _publish(self, frames: Iterator[Frame]) -> bool:
+        """Give the builder what was spilled; True when a chunk is full."""
+        builder = self._builder
+        for frame in frames:
+            builder.add(frame)
+            if builder.size >= CHUNK_BYTES:
+                return True
+        self._committed = None
+        return False
+
+    def _streamed(self, tag: int, message: bytes) -> None:
+        """A message about a transaction that comes in blocks, outside of one."""
+        assert self._spill is not None  # noqa: S101
+        match tag:
+            case pgoutput.STREAM_START:
+                self._spill.begin(pgoutput.parse_stream_start(message))
+                self._take = self._in_block
+            case pgoutput.STREAM_ABORT:
+                self._spill.abort(*pgoutput.parse_stream_abort(message))
+            case pgoutput.STREAM_COMMIT:
+                self._committed = self._spill.commit(pgoutput.parse_stream_commit(message))
+
+    def _in_block(self, frame: Frame) -> None:
+        assert self._spill is not None  # noqa: S101
+        if frame[XLOG_HEADER] == pgoutput.STREAM_STOP:
+            self._spill.end()
+            self._take = self._builder.add
+        else:
+            self._spill.add(frame)
 
     def _consume(self) -> None:
         try:
@@ -189,7 +250,7 @@ class PostgresLog(Log):
         if self._builder.in_transaction or self._builder.pending:
             return None
         moved = self._received - flush_lsn(self._builder.handed)
-        if moved >= TICK_BYTES or (moved > 0 and now - self._last_tick >= TICK_SECONDS):
+        if moved >= TICK_BYTES or (moved > 0 and now - self._last_tick >= self._tick_seconds):
             self._last_tick = now
             return self._builder.tick(self._received)
         return None
@@ -224,7 +285,7 @@ class PostgresLog(Log):
         publication = pgconn_quote(self._options.publication).replace("'", "''")
         text = (
             f"START_REPLICATION SLOT {pgconn_quote(self._options.slot)} LOGICAL {format_lsn(lsn)}"
-            f" (proto_version '1', publication_names '{publication}')"
+            f" (proto_version '2', publication_names '{publication}', streaming '{'on' if self._spill else 'off'}')"
         )
         try:
             command(self._pgconn, text.encode())
@@ -253,6 +314,9 @@ class PostgresLog(Log):
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return broken("the server ended the stream")
         error = ServerError(result)
+        # An internal error of the decoder. PostgreSQL up to 18 cannot decode in blocks what follows on DDL that was
+        # rolled back to a savepoint, if DDL on the same table followed ("could not map filenumber"); whole, it can.
+        self.blocks_failed = self._spill is not None and error.sqlstate == "XX000"
         # Nothing else is looked up by name while a slot is being decoded.
         return self._no_publication(error.text) if error.sqlstate == "42704" else broken(str(error))
 

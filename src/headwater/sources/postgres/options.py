@@ -69,15 +69,39 @@ class PostgresOptions(SourceOptions):
     status_interval_ms: int = option(
         10_000, help="how often the server hears from us at least", aliases=["status.update.interval.ms"]
     )
+    slot_failover: bool = option(
+        False, help="let standbys carry the slot on (PostgreSQL 17 and newer)", aliases=["slot.failover"]
+    )
+    lsn_flush_mode: str = option(
+        "connector",
+        help="connector: confirm what every sink holds; connector_and_driver: and what an idle server announces;"
+        " manual: never confirm",
+        aliases=["lsn.flush.mode"],
+        choices=["connector", "connector_and_driver", "manual"],
+    )
+    offset_mismatch_strategy: str = option(
+        "fail",
+        help="when slot and stored position disagree. fail: stop before anything is skipped",
+        aliases=["offset.mismatch.strategy"],
+        choices=["fail", "no_validation", "trust_offset", "trust_slot", "trust_greater_lsn"],
+    )
+    wal_escrow: bool = option(
+        False,
+        help="confirm what is in the journal on disk: a sink that is down does not hold WAL back",
+        aliases=["wal.escrow"],
+    )
     renamed: ClassVar[Mapping[str, str]] = {
         "schema.whitelist": "schema.include.list",
         "schema.blacklist": "schema.exclude.list",
         "flush.lsn.source": "lsn.flush.mode",
         "internal.slot.seek.to.known.offset.on.start": "offset.mismatch.strategy",
     }
+    old_values: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "flush.lsn.source": {"true": "connector", "false": "manual"},
+        "internal.slot.seek.to.known.offset.on.start": {"true": "trust_offset", "false": "no_validation"},
+    }
     no_effect: ClassVar[Mapping[str, str]] = {
-        r"lsn\.flush\..*": "the slot is confirmed up to what every sink holds durably, and no further",
-        r"offset\.mismatch\.strategy": "slot and stored position are always compared; a gap stops the pipeline",
+        r"lsn\.flush\.timeout\..*": "confirming waits for nothing",
         r"slot\.(max\.retries|retry\.delay\.ms)": "connecting is retried",
         r"xmin\.fetch\.interval\.ms": "source.xmin is null",
         r"schema\.refresh\.mode|internal\..*": "schemas come with the log",

@@ -1,6 +1,6 @@
-"""pgoutput's letters, and the messages around rows: BEGIN, COMMIT, RELATION, TRUNCATE. No I/O.
+"""pgoutput's letters, and the messages around rows: BEGIN, COMMIT, RELATION, TRUNCATE, STREAM …. No I/O.
 
-Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 1. Rows are left
+Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 2. Rows are left
 to `kernels.py`.
 """
 
@@ -18,6 +18,7 @@ POSTGRES_EPOCH = 946_684_800_000_000
 
 BEGIN, COMMIT, RELATION, TYPE, ORIGIN = b"BCRYO"
 INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = b"IUDTM"
+STREAM_START, STREAM_STOP, STREAM_COMMIT, STREAM_ABORT = b"SEcA"
 ROW_KINDS = frozenset((INSERT, UPDATE, DELETE))
 
 # Lengths with a meaning in tuple bounds.
@@ -54,6 +55,13 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class StreamCommit(Commit):
+    """Protocol message 'c': a transaction that came in blocks has committed."""
+
+    xid: int
+
+
+@dataclass(frozen=True)
 class RelationColumn:
     """A column of protocol message 'R'."""
 
@@ -84,6 +92,36 @@ def parse_commit(message: bytes) -> Commit:
     """Protocol message 'C'."""
     _flags, lsn, end, time = struct.unpack_from("!BQQq", message, 1)
     return Commit(lsn, end, time + POSTGRES_EPOCH)
+
+
+def parse_stream_start(message: bytes) -> int:
+    """The xid of protocol message 'S'."""
+    return int(struct.unpack_from("!I", message, 1)[0])
+
+
+def parse_stream_commit(message: bytes) -> StreamCommit:
+    """Protocol message 'c'."""
+    xid, _flags, lsn, end, time = struct.unpack_from("!IBQQq", message, 1)
+    return StreamCommit(lsn, end, time + POSTGRES_EPOCH, xid)
+
+
+def parse_stream_abort(message: bytes) -> tuple[int, int]:
+    """Transaction and sub-transaction of protocol message 'A'; the same when all of it was rolled back."""
+    xid, subxid = struct.unpack_from("!II", message, 1)
+    return xid, subxid
+
+
+def begin_frame(commit: StreamCommit) -> bytes:
+    """The Begin that the server would have sent, had it kept the transaction until its end."""
+    head = struct.pack("!cQQq", b"w", commit.commit_lsn, commit.commit_lsn, 0)
+    return head + struct.pack("!BQqI", BEGIN, commit.commit_lsn, commit.commit_time - POSTGRES_EPOCH, commit.xid)
+
+
+def commit_frame(commit: StreamCommit) -> bytes:
+    """And the Commit."""
+    head = struct.pack("!cQQq", b"w", commit.commit_lsn, commit.end_lsn, 0)
+    time = commit.commit_time - POSTGRES_EPOCH
+    return head + struct.pack("!BBQQq", COMMIT, 0, commit.commit_lsn, commit.end_lsn, time)
 
 
 def parse_relation(message: bytes) -> Relation:

@@ -17,7 +17,7 @@ from psycopg.pq.abc import PGconn
 from headwater.errors import Stop, Usage
 from headwater.sources.postgres.connection import ServerError, command, connect_replication
 from headwater.sources.postgres.options import PostgresOptions
-from headwater.sources.postgres.position import parse_lsn
+from headwater.sources.postgres.position import format_lsn, parse_lsn
 
 
 class SlotInUse(Stop):
@@ -42,6 +42,7 @@ class Slot:
     active_pid: int | None
     confirmed_flush_lsn: int | None
     wal_status: str | None
+    two_phase: bool = False
 
     @property
     def confirmed(self) -> int:
@@ -52,14 +53,22 @@ class Slot:
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     """The slot as the server knows it, or None."""
     row = connection.execute(
-        "select slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, wal_status"
+        "select slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, wal_status, two_phase"
         " from pg_replication_slots where slot_name = %s",
         [name],
     ).fetchone()
     if row is None:
         return None
-    slot, plugin, database, pid, confirmed, wal_status = row
-    return Slot(slot, plugin, database, pid, parse_lsn(confirmed) if confirmed else None, wal_status)
+    slot, plugin, database, pid, confirmed, wal_status, two_phase = row
+    return Slot(slot, plugin, database, pid, parse_lsn(confirmed) if confirmed else None, wal_status, two_phase)
+
+
+def advance_slot(connection: psycopg.Connection[Any], name: str, lsn: int) -> int:
+    """Move the slot forward to `lsn`, or to the end of the server's log if that is nearer; returns where it is."""
+    row = connection.execute(
+        "select end_lsn::text from pg_replication_slot_advance(%s, %s::pg_lsn)", [name, format_lsn(lsn)]
+    ).fetchone()
+    return parse_lsn(row[0]) if row else lsn
 
 
 def refuse_unusable(slot: Slot, database: str) -> None:
@@ -73,6 +82,11 @@ def refuse_unusable(slot: Slot, database: str) -> None:
         raise Stop(
             f'the slot "{slot.name}" belongs to the database "{slot.database}", not "{database}"',
             "Choose another name under source.slot",
+        )
+    if slot.two_phase:
+        raise Stop(
+            f'the slot "{slot.name}" was made for two-phase commit: it hands out what is only prepared',
+            "Choose another name under source.slot; ours hand a prepared transaction out when it is committed",
         )
     if slot.wal_status == "lost":
         raise Stop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,12 +15,19 @@ from psycopg import sql
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
-from headwater.sources.base import CopyChunk, Finding, Holder, Log, Snapshot, Source, SourceOptions
+from headwater.sources.base import Confirm, CopyChunk, Finding, Holder, Log, Snapshot, Source, SourceOptions
 from headwater.sources.postgres.capture import capture_filter
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
 from headwater.sources.postgres.chunks import plan_chunks
-from headwater.sources.postgres.connection import command, connect, connect_replication, now_microseconds
+from headwater.sources.postgres.connection import connect, connect_replication, now_microseconds
+from headwater.sources.postgres.history import (
+    History,
+    keep_timeline,
+    known_timeline,
+    read_history,
+    refuse_other_history,
+)
 from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
@@ -27,22 +35,39 @@ from headwater.sources.postgres.position import at_lsn, flush_lsn, format_lsn, p
 from headwater.sources.postgres.publication import Published, ensure_publication, find_publication, published_tables
 from headwater.sources.postgres.relation import relation_schema
 from headwater.sources.postgres.retention import advance_holder, create_holder, drop_holder, find_holders
-from headwater.sources.postgres.slot import Exported, Slot, SlotInUse, create_slot, find_slot, refuse_unusable
+from headwater.sources.postgres.slot import (
+    Exported,
+    Slot,
+    SlotInUse,
+    advance_slot,
+    create_slot,
+    find_slot,
+    refuse_unusable,
+)
 
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
 
+LOG = logging.getLogger("headwater.postgres")
+
+# What `lsn.flush.mode` means to the tail.
+_CONFIRMS = {"manual": Confirm.NEVER, "connector": Confirm.DURABLE, "connector_and_driver": Confirm.IDLE}
+# Under these a slot that is ahead wins: what it skipped is left out.
+_ACCEPTS = ("trust_slot", "trust_greater_lsn", "no_validation")
+# Under these a slot that is behind is moved at the start.
+_ADVANCES = ("trust_offset", "trust_greater_lsn")
 # A killed reader's walsender is gone as soon as the server notices the closed socket.
 SLOT_RELEASE_SECONDS = 5.0
 
 
 class SlotAhead(Stop):
-    """The slot was moved past changes that no sink has."""
+    """The slot was moved past changes that neither sinks nor journal have."""
 
-    def __init__(self, slot: str, durable: int, confirmed: int) -> None:
+    def __init__(self, slot: str, held: int, confirmed: int) -> None:
         super().__init__(
-            f'the slot "{slot}" is {size_text(confirmed - durable)} ahead of the last durable position'
-            f" ({format_lsn(durable)} < {format_lsn(confirmed)})",
+            f'the slot "{slot}" is {size_text(confirmed - held)} ahead of the last durable position'
+            f" ({format_lsn(held)} < {format_lsn(confirmed)})",
+            "To accept the gap:       set offset.mismatch.strategy: trust_slot under `source`",
             "To load the tables anew: remove the state folder and the tables in the lake, and run again",
             cause="Someone advanced or recreated it; what was committed in between cannot be read any more",
         )
@@ -61,19 +86,22 @@ class Postgres(Source):
         # The snapshot that came with a slot we just created; held until `close`.
         self._held = ExitStack()
         self._exported: Exported | None = None
+        # The log opened last.
+        self._log: PostgresLog | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Executors get the options only: connections stay where they were opened."""
         return (Postgres, (self.options,))
 
     def identity(self) -> str:
-        pgconn = connect_replication(self.options)
-        try:
-            result = command(pgconn, b"IDENTIFY_SYSTEM")
-            system, database = (result.get_value(0, column) or b"" for column in (0, 3))
-        finally:
-            pgconn.finish()
-        return f"postgres:{system.decode()}/{database.decode()}/{self.options.slot}"
+        history = self._history()
+        return f"postgres:{history.system}/{history.database}/{self.options.slot}"
+
+    @property
+    def confirms(self) -> Confirm:
+        if self.options.wal_escrow:
+            return Confirm.JOURNALED
+        return _CONFIRMS[self.options.lsn_flush_mode]
 
     def facts(self) -> Mapping[str, str]:
         with connect(self.options) as connection:
@@ -88,19 +116,17 @@ class Postgres(Source):
     def check(self) -> list[Finding]:
         return check(self.options, self._candidates)
 
-    def prepare(self, durable: Position | None) -> Position:
+    def prepare(self, durable: Position | None, journaled: Position | None = None) -> Position:
         with connect(self.options) as connection:
             # The publication comes first: a slot made before it fails on every change in between.
             ensure_publication(connection, self.options, self._candidates(connection))
             slot = self._released_slot(connection)
+            if durable is not None:
+                held = max(durable, journaled or durable)
+                self._refuse_other_history(connection, held)
+                return self._existing(connection, slot, durable, held)
             if slot is not None:
-                return self._existing(slot, durable)
-        if durable is not None:
-            raise Stop(
-                f'the slot "{self.options.slot}" is gone, and with it what came after {format_lsn(flush_lsn(durable))}',
-                "To load the tables anew: remove the state folder and the tables in the lake, and run again",
-                cause="Somebody dropped it, or the server was replaced by one that does not have it",
-            )
+                return at_lsn(slot.confirmed)
         self._exported = self._held.enter_context(create_slot(self.options, self.options.slot))
         return at_lsn(self._exported.lsn)
 
@@ -141,10 +167,23 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
+            timeline = self._refuse_other_history(connection, after)
         confirmed = slot.confirmed if slot else 0
+        gap = None
         if confirmed > flush_lsn(after):
-            raise SlotAhead(self.options.slot, flush_lsn(after), confirmed)
-        return PostgresLog(self.options, after, self._describe, confirmed=confirmed)
+            self._accept_gap(flush_lsn(after), confirmed)
+            gap = Chunk.gap(after, at_lsn(confirmed), self.options.offset_mismatch_strategy)
+        blocks = self.folder is not None and not (self._log and self._log.blocks_failed)
+        self._log = PostgresLog(
+            self.options,
+            gap.last if gap else after,
+            self._describe,
+            confirmed=confirmed,
+            gap=gap,
+            spill=self.folder / "spill" if self.folder and blocks else None,
+        )
+        keep_timeline(self.folder, timeline)
+        return self._log
 
     def copy_log(self) -> Log:
         from headwater.sources.postgres.copy_log import CopyLog
@@ -263,10 +302,55 @@ class Postgres(Source):
             time.sleep(0.1)
         return slot
 
-    def _existing(self, slot: Slot, durable: Position | None) -> Position:
-        if durable is not None and slot.confirmed > flush_lsn(durable):
-            raise SlotAhead(slot.name, flush_lsn(durable), slot.confirmed)
+    def _existing(
+        self, connection: psycopg.Connection[Any], slot: Slot | None, durable: Position, held: Position
+    ) -> Position:
+        """Where to go on. Sinks hold everything up to `durable`, sinks and journal together up to `held`."""
+        if slot is None:
+            raise Stop(
+                f'the slot "{self.options.slot}" is gone, and with it what came after {format_lsn(flush_lsn(held))}',
+                "To load the tables anew: remove the state folder and the tables in the lake, and run again",
+                cause="Somebody dropped it, or the server was replaced by one that does not have it",
+            )
+        if slot.confirmed > flush_lsn(held):
+            self._accept_gap(flush_lsn(held), slot.confirmed)
+            return held
+        if slot.confirmed < flush_lsn(durable) and self.options.offset_mismatch_strategy in _ADVANCES:
+            return at_lsn(advance_slot(connection, slot.name, flush_lsn(durable)))
         return at_lsn(slot.confirmed)
+
+    def _accept_gap(self, held: int, confirmed: int) -> None:
+        """Go on where the slot is, if that was asked for; it is recorded in the journal. Else stop."""
+        strategy = self.options.offset_mismatch_strategy
+        if strategy not in _ACCEPTS:
+            raise SlotAhead(self.options.slot, held, confirmed)
+        LOG.warning(
+            "offset.mismatch.strategy: %s: what was committed between %s and %s (%s) is left out",
+            strategy,
+            format_lsn(held),
+            format_lsn(confirmed),
+            size_text(confirmed - held),
+        )
+
+    def _history(self) -> History:
+        pgconn = connect_replication(self.options)
+        try:
+            return read_history(pgconn)
+        finally:
+            pgconn.finish()
+
+    def _refuse_other_history(self, connection: psycopg.Connection[Any], held: Position) -> int:
+        """Stop when the server has another past than our positions; else the timeline it is on."""
+        history = self._history()
+        standby = in_recovery(connection)
+        refuse_other_history(history, known_timeline(self.folder), flush_lsn(held), standby=standby)
+        return history.timeline
+
+
+def in_recovery(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server is a standby."""
+    row = connection.execute("select pg_is_in_recovery()").fetchone()
+    return bool(row and row[0])
 
 
 def written_lsn(connection: psycopg.Connection[Any]) -> int:

@@ -73,3 +73,27 @@ def describe(relation: Relation) -> TableSchema:
 def describe_visible(relation: Relation) -> TableSchema | None:
     """As `describe`; tables whose name starts with `hidden` are not captured."""
     return None if relation.name.startswith("hidden") else describe(relation)
+
+
+# -- transactions that come in blocks: protocol version 2 -----------------------------------------------------
+
+
+def in_block(made: bytes, xid: int) -> bytes:
+    """A frame as it comes inside a block: with the (sub-)transaction it belongs to."""
+    return made[:26] + struct.pack("!I", xid) + made[26:]
+
+
+def stream_start(xid: int) -> bytes:
+    return frame(struct.pack("!cIB", b"S", xid, 1))
+
+
+def stream_stop() -> bytes:
+    return frame(b"E")
+
+
+def stream_commit(xid: int, lsn: int, end: int | None = None) -> bytes:
+    return frame(struct.pack("!cIBQQq", b"c", xid, 0, lsn, end or lsn + 8, TIME - POSTGRES_EPOCH), lsn)
+
+
+def stream_abort(xid: int, subxid: int) -> bytes:
+    return frame(struct.pack("!cII", b"A", xid, subxid))

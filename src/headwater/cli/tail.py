@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from headwater.errors import Usage
-from headwater.event import Chunk
+from headwater.event import ChangeBatch, Chunk
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
 from headwater.options import parse_options, split_options
@@ -104,37 +104,34 @@ def print_events(log: Log, encode: Any, limit: int, *, confirm: bool) -> None:
 def encoder(source: Source, form: str, options: DebeziumOptions, sections: Sequence[Any] = ()) -> Any:
     """A function (log, chunk) → lines in log order."""
     # Here, not above: the kernels take a moment to load, and `--help` should not wait for them.
-    from headwater.formats.flat import Flat
-    from headwater.transforms.encoder import encoder as event_encoder
     from headwater.transforms.reading import reader_chain
+    from headwater.transforms.stream import EventStream
 
     chain = reader_chain(sections, options, rows=form == "flat")
-    debezium = event_encoder(options, source.connector(source.facts()), chain.events)
-    flat = Flat()
+    stream = EventStream(options, source.connector(source.facts()), chain)
+
+    def decoded(log: Log, chunk: Chunk) -> list[ChangeBatch]:
+        return source.decode(chunk, {run.schema: log.schema(run.schema) for run in chunk.tables})
+
+    def events(log: Log, chunk: Chunk) -> Iterator[str]:
+        # A tombstone has no value and is left out.
+        values = stream.events(decoded(log, chunk), time.time_ns()).column("value")
+        return (value for value in values.to_pylist() if value is not None)
 
     def lines(log: Log, chunk: Chunk) -> Iterator[str]:
-        schemas = {run.schema: log.schema(run.schema) for run in chunk.tables}
-        batches = chain.apply_all(source.decode(chunk, schemas))
-        now = time.time_ns()
-        keyed: list[tuple[int, int, int, str]] = []
-        for batch in batches:
-            positions = list(zip(*(batch.records.column(c).to_pylist() for c in ("commit", "ordinal")), strict=True))
-            texts: Iterator[tuple[int, str]] = (
-                enumerate(flat.json_lines(batch).to_pylist())
-                if form == "flat"
-                else debezium_lines(debezium, batch, now)
-            )
-            keyed.extend((*positions[change], n, text) for n, (change, text) in enumerate(texts))
-        keyed.sort(key=lambda entry: entry[:3])
-        return (entry[3] for entry in keyed)
+        return flat_lines(chain.apply_all([batch for batch in decoded(log, chunk) if not batch.table.message]))
 
-    return lines
+    return lines if form == "flat" else events
 
 
-def debezium_lines(debezium: Any, batch: Any, now: int) -> Iterator[tuple[int, str]]:
-    """(change, line): the value of every event; a tombstone has none and is left out."""
-    from headwater.formats.connector import Moment
+def flat_lines(batches: Sequence[ChangeBatch]) -> Iterator[str]:
+    """Rows of several tables in log order."""
+    from headwater.formats.flat import Flat
 
-    for record in debezium.encode(batch, Moment(now=now)):
-        if record["value"] is not None:
-            yield record["change"], record["value"]
+    flat = Flat()
+    keyed: list[tuple[int, int, str]] = []
+    for batch in batches:
+        positions = (batch.records.column(name).to_pylist() for name in ("commit", "ordinal"))
+        keyed.extend(zip(*positions, flat.json_lines(batch).to_pylist(), strict=True))
+    keyed.sort(key=lambda entry: entry[:2])
+    return (line for *_, line in keyed)

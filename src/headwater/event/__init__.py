@@ -5,6 +5,7 @@ from headwater.event.chunk import Chunk, TableRun
 from headwater.event.operation import Operation
 from headwater.event.position import ORIGIN, Position
 from headwater.event.schema import Column, TableSchema
+from headwater.event.timeline import Timeline
 
 __all__ = [
     "ORIGIN",
@@ -15,6 +16,7 @@ __all__ = [
     "Position",
     "TableRun",
     "TableSchema",
+    "Timeline",
     "change_schema",
     "concat",
 ]

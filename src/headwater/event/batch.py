@@ -6,7 +6,7 @@ Everything after the decoder (transforms, formats, sinks, Spark) speaks this. A 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 
 from headwater.event.position import Position
 from headwater.event.schema import TableSchema
+from headwater.event.timeline import Timeline
 
 
 def change_schema(table: TableSchema) -> pa.Schema:
     """The Arrow schema of `ChangeBatch.records` for a table."""
     return pa.schema(
         [
-            # Operation's letter: r c u d t
+            # Operation's letter: r c u d t, m in a batch of messages
             pa.field("op", pa.string(), nullable=False),
             # The change's own Position: (commit, ordinal)
             pa.field("commit", pa.int64(), nullable=False),
@@ -49,6 +50,8 @@ class ChangeBatch:
 
     table: TableSchema
     records: pa.RecordBatch
+    # Where these changes stand in the log among those of other tables; None when the source does not say.
+    timeline: Timeline | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return int(self.records.num_rows)
@@ -74,10 +77,10 @@ class ChangeBatch:
         return Position(self.records.column("commit")[-1].as_py(), self.records.column("ordinal")[-1].as_py())
 
     def filter(self, mask: pa.BooleanArray) -> ChangeBatch:
-        return ChangeBatch(self.table, self.records.filter(mask))
+        return ChangeBatch(self.table, self.records.filter(mask), self.timeline)
 
     def take(self, rows: pa.Array) -> ChangeBatch:
-        return ChangeBatch(self.table, self.records.take(rows))
+        return ChangeBatch(self.table, self.records.take(rows), self.timeline)
 
     def between(self, after: Position | None, upto: Position | None) -> ChangeBatch:
         """The changes with after < position <= upto."""

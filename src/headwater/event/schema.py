@@ -52,6 +52,16 @@ class TableSchema:
         """`schema.table`, as people write it; unquoted."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
+    @property
+    def message(self) -> bool:
+        """Whether this is no table: its changes are messages of the log (op `m`)."""
+        return bool(self.detail.get("message", False))
+
+    @property
+    def event_key(self) -> tuple[str, ...]:
+        """What an event names its row by: the primary key; without one, the unique index that the source found fit."""
+        return self.key or tuple(self.detail.get("unique_key", ()))
+
     @cached_property
     def id(self) -> str:
         """A content id: equal shapes have equal ids, in every process."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
-from headwater.event import Column, TableSchema
+from headwater.event import ChangeBatch, Column, TableSchema
 from headwater.formats.connect import Schema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.row import RowForm
-from headwater.formats.text import Longs, Text
+from headwater.formats.text import Text
+
+if TYPE_CHECKING:
+    from headwater.formats.debezium_records import Record
+    from headwater.formats.order import Orders
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,9 @@ class Moment:
     # `source.snapshot` of the first and the last row of a snapshot batch, e.g. "first" and "last".
     first: str = "true"
     last: str = "true"
-    # Per change: the end of the transaction before its own in the log, when known (PostgreSQL `sequence`).
+    # Per change: the end of the transaction before its own in the log, when known (PostgreSQL `sequence`). The
+    # encoder takes it from the batch's timeline.
     previous: pa.Array | None = None
-    # Per change: its number in its transaction and in its table's part of it, both from 1, when known.
-    total_order: Longs | None = None
-    table_order: Longs | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class Connector(Protocol):
 
     def transaction_id(self, records: pa.RecordBatch) -> Text:
         """`transaction.id` as JSON text."""
+
+
+class MessageConnector(Connector, Protocol):
+    """A database whose log carries messages (`TableSchema.message`)."""
+
+    def message_records(
+        self, batch: ChangeBatch, options: DebeziumOptions, moment: Moment, orders: Orders | None
+    ) -> list[Record]:
+        """One record for every message of the batch."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ ColumnForm. Records that are no row changes (transactions, heartbeats, messages)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 
@@ -14,8 +17,9 @@ from headwater.event import ChangeBatch, TableSchema
 from headwater.formats import envelope, kernels, names
 from headwater.formats.column_options import ColumnRules
 from headwater.formats.connect import STRING, quote
-from headwater.formats.connector import Connector, Moment, Run
+from headwater.formats.connector import Connector, MessageConnector, Moment, Run
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import Record
 from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
 from headwater.formats.record import HEADERS, SCHEMA, Encoded
@@ -32,6 +36,7 @@ class DebeziumJson:
         self.connector = connector
         self.run = run or Run(connector=connector.name)
         self._plans: dict[str, Plan] = {}
+        self._orders: Orders | None = None
 
     def plan(self, table: TableSchema) -> Plan:
         """What is constant for a table under one schema."""
@@ -42,18 +47,36 @@ class DebeziumJson:
 
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
         """All records of the batch. The same batch and moment give the same bytes."""
+        if batch.table.message:
+            return self.messages(batch, moment)
         mode = self.options.processing_failure
         if mode == "fail":
             return Encoded(self._blocks(batch, moment))
         return Encoded(leaving_out(self._blocks, batch, moment, mode))
 
+    def orders(self, batch: ChangeBatch) -> Orders | None:
+        """The numbers of events in their transactions; None when nobody asked for them. Of all tables of a chunk."""
+        timeline = batch.timeline
+        if not self.options.provide_transaction_metadata or timeline is None:
+            return None
+        if self._orders is None or self._orders.timeline is not timeline:
+            skipped = self.options.skipped_operations
+            self._orders = Orders(timeline, skipped, lambda table: event_key(self.options, table))
+        return self._orders
+
+    def messages(self, batch: ChangeBatch, moment: Moment) -> Encoded:
+        """Logical messages. Not by columns: there are few of them."""
+        connector = cast("MessageConnector", self.connector)
+        made = connector.message_records(batch, self.options, envelope.beside(moment, batch), self.orders(batch))
+        return Encoded((plain_records(made),) if made else ())
+
     def _blocks(self, batch: ChangeBatch, moment: Moment) -> tuple[pa.RecordBatch, ...]:
         plan = self.plan(batch.table)
         rows = len(batch)
-        orders = Orders()
+        orders = self.orders(batch)
         done = []
         for begin, records in blocks(batch.records, plan.value_template.size):
-            part = ChangeBatch(batch.table, records)
+            part = ChangeBatch(batch.table, records, batch.timeline)
             done.append(plan.encode(part, envelope.within(moment, begin, len(part), rows), begin, orders))
         return tuple(block for block in done if block.num_rows)
 
@@ -68,8 +91,7 @@ class Plan:
         self.topic = names.topic_name(options, *connector.topic_parts(table))
         whole = connector.row(table, options)
         self.row = ColumnRules(options).row(whole, table, connector.size)
-        columns = [column.name for column in table.columns]
-        self.key_columns = names.key_columns(options, table.table, columns, table_key(table))
+        self.key_columns = event_key(options, table)
         self.key = key_form(whole, self.key_columns)
         self.skipped = np.array([ord(letter) for letter in options.skipped_operations if letter != "none"], np.uint8)
         self.source = envelope.SourceBlock(table, options, connector)
@@ -117,13 +139,13 @@ class Plan:
             return self.key_template
         return PACK
 
-    def encode(self, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders) -> pa.RecordBatch:
+    def encode(self, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders | None) -> pa.RecordBatch:
         """The records of one block; `begin` is the block's first row in the batch."""
         changes = np.arange(begin, begin + len(batch), dtype=np.int64)
         keep = ~np.isin(op_letters(batch), self.skipped)
         if not keep.all():
             batch, changes = batch.filter(pa.array(keep)), changes[keep]
-            moment = envelope.filtered(moment, keep)
+        moment = envelope.beside(moment, batch)
         after_key, before_key = self.keys(batch)
         records = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
         values = self._values(batch, moment, records, orders)
@@ -161,7 +183,7 @@ class Plan:
             cause=f"its REPLICA IDENTITY names other columns: {', '.join(self.table.identity)}",
         )
 
-    def _values(self, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders) -> Text:
+    def _values(self, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders | None) -> Text:
         unchanged = batch.unchanged_masks
         after = batch.after
         if unchanged:
@@ -177,17 +199,17 @@ class Plan:
             columns = [column.take(records.index) for column in columns]
             columns[0] = columns[0].marked(letters == ord("c"), kernels.NULL)
             columns[1] = columns[1].marked(letters == ord("d"), kernels.NULL)
-        columns.append(self._transaction(batch, moment, records, orders))
+        columns.append(self._transaction(batch, records, orders))
         places = np.arange(len(letters) + 1, dtype=np.int64)
         columns.append(Text(letters, places[:-1], places[1:]))
         text = self.value_template.fill(columns, len(letters), self._value_end(moment))
         return records.spread(text)
 
-    def _transaction(self, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders) -> Text:
+    def _transaction(self, batch: ChangeBatch, records: Records, orders: Orders | None) -> Text:
         """The `transaction` block; null for snapshot rows and when it was not asked for."""
-        if not self.options.provide_transaction_metadata:
+        if orders is None:
             return Text.nulls(len(records.letters))
-        total, own = orders.count(batch.records, moment, records)
+        total, own = orders.numbers(batch.records, records)
         name = self.connector.transaction_id(batch.records)
         name = name.with_state(null_state(batch.records.column("transaction_id")))
         name = name if records.index is None else name.take(records.index)
@@ -227,9 +249,18 @@ class Plan:
         return found
 
 
-def table_key(table: TableSchema) -> tuple[str, ...]:
-    """The primary key; without one, the first unique index that the source found fit (`unique_key`)."""
-    return table.key or tuple(table.detail.get("unique_key", ()))
+def event_key(options: DebeziumOptions, table: TableSchema) -> Sequence[str]:
+    """The columns of the key: what message.key.columns says, or the table's own."""
+    return names.key_columns(options, table.table, [column.name for column in table.columns], table.event_key)
+
+
+def plain_records(made: Sequence[Record]) -> pa.RecordBatch:
+    """Records that were made one by one, one for each change."""
+    count = len(made)
+    texts = [pa.array([getattr(record, name) for record in made], pa.string()) for name in ("topic", "key", "value")]
+    return pa.RecordBatch.from_arrays(
+        [*texts, pa.nulls(count, HEADERS), pa.array(range(count), pa.int64())], schema=SCHEMA
+    )
 
 
 def op_letters(batch: ChangeBatch) -> Bytes:

@@ -6,7 +6,7 @@ Logical messages exist in PostgreSQL only: `sources/postgres/debezium_message.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headwater.formats import names
 from headwater.formats.connect import INT64, STRING, Schema, quote, struct
@@ -41,36 +41,20 @@ class Record:
     value: str
 
 
-@dataclass(frozen=True)
-class Transaction:
-    """What is known of a transaction at its end; `events` counts per `schema.table`."""
-
-    # `<xid>:<lsn>` in PostgreSQL, where begin and end have different ones.
-    begin_id: str
-    end_id: str
-    # Commit time, milliseconds since the epoch.
-    committed: int
-    events: Mapping[str, int] = field(default_factory=dict)
-
-
-def begin_record(options: DebeziumOptions, transaction: Transaction) -> Record:
-    """The record before a transaction's first event."""
-    name = quote(transaction.begin_id)
-    value = (
-        f'{{"status":"BEGIN","id":{name},"event_count":null,"data_collections":null,"ts_ms":{transaction.committed}}}'
-    )
+def begin_record(options: DebeziumOptions, id: str, committed: int) -> Record:
+    """The record before a transaction's first event; `committed` is in milliseconds since the epoch."""
+    name = quote(id)
+    value = f'{{"status":"BEGIN","id":{name},"event_count":null,"data_collections":null,"ts_ms":{committed}}}'
     return _transaction(options, name, value)
 
 
-def end_record(options: DebeziumOptions, transaction: Transaction) -> Record:
+def end_record(options: DebeziumOptions, id: str, committed: int, events: Mapping[str, int]) -> Record:
     """The record after a transaction's last event: how many there were, and of which tables."""
-    name = quote(transaction.end_id)
-    counts = ",".join(
-        f'{{"data_collection":{quote(table)},"event_count":{count}}}' for table, count in transaction.events.items()
-    )
+    name = quote(id)
+    counts = ",".join(f'{{"data_collection":{quote(table)},"event_count":{count}}}' for table, count in events.items())
     value = (
-        f'{{"status":"END","id":{name},"event_count":{sum(transaction.events.values())},'
-        f'"data_collections":[{counts}],"ts_ms":{transaction.committed}}}'
+        f'{{"status":"END","id":{name},"event_count":{sum(events.values())},'
+        f'"data_collections":[{counts}],"ts_ms":{committed}}}'
     )
     return _transaction(options, name, value)
 

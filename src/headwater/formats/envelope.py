@@ -120,25 +120,20 @@ def transaction_text(id: Text, total: Longs, own: Longs, state: Bytes) -> Text:
 
 def within(moment: Moment, begin: int, rows: int, total: int) -> Moment:
     """The moment of a part of a batch."""
-    part = slice(begin, begin + rows)
     return replace(
         moment,
         first=moment.first if begin == 0 else "true",
         last=moment.last if begin + rows == total else "true",
-        previous=None if moment.previous is None else moment.previous[part],
-        total_order=None if moment.total_order is None else moment.total_order[part],
-        table_order=None if moment.table_order is None else moment.table_order[part],
     )
 
 
-def filtered(moment: Moment, keep: Mask) -> Moment:
-    """The moment of the rows under `keep`."""
-    return replace(
-        moment,
-        previous=None if moment.previous is None else moment.previous.filter(pa.array(keep)),
-        total_order=None if moment.total_order is None else moment.total_order[keep],
-        table_order=None if moment.table_order is None else moment.table_order[keep],
-    )
+def beside(moment: Moment, batch: ChangeBatch) -> Moment:
+    """The moment with what the batch's timeline knows of its changes."""
+    if batch.timeline is None:
+        return moment
+    places = batch.timeline.places(*(longs_of(batch.records.column(name)) for name in ("commit", "ordinal")))
+    previous = batch.timeline.previous[places]
+    return replace(moment, previous=pa.array(previous, mask=previous == 0))
 
 
 def from_before(batch: ChangeBatch, unchanged: Mapping[str, Mask]) -> tuple[pa.StructArray, dict[str, Mask]]:

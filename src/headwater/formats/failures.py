@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch
-from headwater.formats import envelope
 from headwater.formats.connector import Moment
 from headwater.formats.text import Longs
 
@@ -35,15 +34,13 @@ def leaving_out(encode: Encode, batch: ChangeBatch, moment: Moment, mode: str) -
     if not keep.any():
         return ()
     rows = np.flatnonzero(keep)
-    made = encode(batch.filter(pa.array(keep)), envelope.filtered(moment, keep))
+    made = encode(batch.filter(pa.array(keep)), moment)
     return tuple(_renumbered(block, rows) for block in made)
 
 
 def _failing(encode: Encode, batch: ChangeBatch, moment: Moment, rows: Longs) -> list[int]:
     try:
-        mask = np.zeros(len(batch), dtype=bool)
-        mask[rows] = True
-        encode(batch.take(pa.array(rows)), envelope.filtered(moment, mask))
+        encode(batch.take(pa.array(rows)), moment)
     except Stop:
         if len(rows) == 1:
             return [int(rows[0])]

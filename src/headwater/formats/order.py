@@ -1,58 +1,90 @@
 """The number of an event in its transaction, and in its table's part of it: `transaction.*_order`.
 
-A split update counts twice. Without outside help the total is the change's ordinal in the transaction, which is
-right as long as no other table of the transaction had a split update and no operation was skipped.
+Counts events, not changes: a skipped operation gives none, an update that changes its key gives two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 
-from headwater.formats.connector import Moment
+from headwater.event import Timeline
+from headwater.event.timeline import MOVED, Keys, Transaction
 from headwater.formats.split import Records
 from headwater.formats.text import Longs
 from headwater.formats.writers import longs_of
 
 
 class Orders:
-    """Counts through one batch, block after block."""
+    """Numbers for the changes of one chunk, whatever their tables."""
 
-    def __init__(self) -> None:
-        self._commit = -1
-        self._changes = 0
-        self._splits = 0
+    def __init__(self, timeline: Timeline, skipped: Sequence[str], keys: Keys) -> None:
+        self.timeline = timeline
+        self._skipped = skipped
+        # Events of every change.
+        self._events = self._count(timeline, keys)
+        self._total = self._before(np.arange(len(self._events)), self._events_before(timeline.earlier.values()))
+        self._own = np.zeros(len(self._events), dtype=np.int64)
+        for number, table in enumerate(timeline.tables):
+            rows = np.flatnonzero(timeline.table == number)
+            earlier = timeline.earlier.get(table.table)
+            self._own[rows] = self._before(rows, self._events_before([earlier] if earlier else []))
 
-    def count(self, records: pa.RecordBatch, moment: Moment, made: Records) -> tuple[Longs, Longs]:
-        """(total order, order in the table) of every event of the next block, both from 1."""
-        commit = longs_of(records.column("commit"))
-        total, own = moment.total_order, moment.table_order
-        rows = np.arange(len(commit), dtype=np.int64)
-        starts = np.concatenate([[0], np.flatnonzero(commit[1:] != commit[:-1]) + 1]) if len(commit) else rows
-        start = np.repeat(starts, np.diff([*starts, len(commit)]))
-        same = commit == self._commit
-        if own is None:
-            own = rows - start + 1 + np.where(same, self._changes, 0)
-        if total is None:
-            total = longs_of(records.column("ordinal"))
+    def numbers(self, records: pa.RecordBatch, made: Records) -> tuple[Longs, Longs]:
+        """(total order, order in the table) of every event made of these changes, both from 1."""
+        places = self.timeline.places(longs_of(records.column("commit")), longs_of(records.column("ordinal")))
+        total, own = self._total[places] + 1, self._own[places] + 1
         if made.index is None:
-            earlier = np.where(same, self._splits, 0)
-            self._carry(commit, start, np.zeros(len(commit), dtype=np.int64))
-            return total + earlier, own + earlier
+            return total, own
         second = np.zeros(len(made.index), dtype=np.int64)
         second[1:] = made.index[1:] == made.index[:-1]
-        events = np.bincount(made.index, weights=second, minlength=len(commit)).astype(np.int64)
-        before = np.cumsum(events) - events
-        earlier = before - before[start] + np.where(same, self._splits, 0) if len(commit) else before
-        self._carry(commit, start, events)
-        return (total + earlier)[made.index] + second, (own + earlier)[made.index] + second
+        return total[made.index] + second, own[made.index] + second
 
-    def _carry(self, commit: Longs, start: Longs, splits: Longs) -> None:
-        """Remember the transaction that the next block may go on with."""
-        if not len(commit):
-            return
-        last, begin = int(commit[-1]), int(start[-1])
-        goes_on = last == self._commit and begin == 0
-        self._changes = len(commit) - begin + (self._changes if goes_on else 0)
-        self._splits = int(splits[begin:].sum()) + (self._splits if goes_on else 0)
-        self._commit = last
+    def transactions(self) -> Iterator[tuple[Transaction, Mapping[str, int]]]:
+        """Every transaction that touches a captured table, with the events of each table up to the chunk's end."""
+        timeline = self.timeline
+        for number, transaction in enumerate(timeline.transactions):
+            rows = slice(transaction.first, transaction.first + transaction.changes)
+            table, events = timeline.table[rows], self._events[rows]
+            earlier = timeline.earlier if number == 0 and transaction.begin is None else {}
+            counts = {name: self._events_before([letters]) for name, letters in earlier.items()}
+            for place in dict.fromkeys(table[table >= 0].tolist()):
+                name = timeline.tables[place].table
+                counts[name] = counts.get(name, 0) + int(events[table == place].sum())
+            if counts:
+                yield transaction, {name: count for name, count in counts.items() if count}
+
+    def _count(self, timeline: Timeline, keys: Keys) -> Longs:
+        letters = [ord(letter) for letter in self._skipped if len(letter) == 1]
+        events = np.where(np.isin(timeline.letter, letters), 0, 1)
+        events[timeline.moved(keys)] = self._halves
+        events[timeline.table < 0] = 0
+        return np.asarray(events, dtype=np.int64)
+
+    @property
+    def _halves(self) -> int:
+        return sum(half not in self._skipped for half in "dc")
+
+    def _events_before(self, counted: Iterable[Mapping[str, int]]) -> int:
+        """Events of changes that were counted by letter."""
+        total = 0
+        for letters in counted:
+            moved = letters.get(MOVED, 0)
+            total += sum(n for letter, n in letters.items() if letter not in (MOVED, *self._skipped))
+            total += moved * (self._halves - ("u" not in self._skipped))
+        return total
+
+    def _before(self, rows: Longs, earlier: int) -> Longs:
+        """For these changes: how many events of the same transaction come before, among these changes."""
+        events, commit = self._events[rows], self.timeline.commit[rows]
+        before = np.cumsum(events) - events
+        if not len(rows):
+            return np.asarray(before, dtype=np.int64)
+        start = np.searchsorted(commit, commit)
+        found = before - before[start]
+        transactions = self.timeline.transactions
+        if earlier and transactions and transactions[0].begin is None:
+            found = found + np.where(commit == transactions[0].commit, earlier, 0)
+        return np.asarray(found, dtype=np.int64)

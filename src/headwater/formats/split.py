@@ -6,7 +6,7 @@ tombstone, and a create of the new key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,6 +68,11 @@ class Records:
         return letters
 
 
+def one_each(changes: int) -> Records:
+    """Changes that give one record each."""
+    return Records(np.arange(changes, dtype=np.int64), None, np.empty(0, np.uint8), None, np.empty(0, np.uint8))
+
+
 def split(letters: Bytes, after_key: Text | None, before_key: Text | None, *, tombstones: bool) -> Records:
     """The records of changes with these operations and keys."""
     rows = np.arange(len(letters), dtype=np.int64)
@@ -77,7 +82,7 @@ def split(letters: Bytes, after_key: Text | None, before_key: Text | None, *, to
     counts += buried
     counts += moved * (2 if tombstones else 1)
     if not moved.any() and not buried.any():
-        return Records(rows, None, letters, None, np.empty(0, np.uint8))
+        return replace(one_each(len(letters)), letters=letters)
     change = np.repeat(rows, counts)
     step = np.arange(len(change)) - np.repeat(np.cumsum(counts) - counts, counts)
     last = step == counts[change] - 1

@@ -104,7 +104,14 @@ def _slice(
 
 
 def read_slice(part: Slice) -> Iterator[list[ChangeBatch]]:
-    """The changes of a slice, block by block in order; decoded some blocks ahead by threads."""
+    """The changes of a slice, block by block in order."""
+    for decoded in decode_slice(part):
+        kept = (batch.between(part.after, part.upto) for batch in decoded)
+        yield [batch for batch in kept if len(batch)]
+
+
+def decode_slice(part: Slice) -> Iterator[list[ChangeBatch]]:
+    """The changes of all blocks that a slice touches, block by block; decoded some blocks ahead by threads."""
     decode = source_class(part.source).decode
     journal = Journal(part.journal)
     tables = None if part.tables is None else set(part.tables)
@@ -115,9 +122,7 @@ def read_slice(part: Slice) -> Iterator[list[ChangeBatch]]:
         for run in chunk.tables:
             if run.schema not in schemas:
                 schemas[run.schema] = journal.schema(run.schema)
-        batches = decode(chunk, schemas, tables)
-        kept = (batch.between(part.after, part.upto) for batch in batches)
-        return [batch for batch in kept if len(batch)]
+        return decode(chunk, schemas, tables)
 
     if len(part.blocks) == 1:
         yield work(part.blocks[0])

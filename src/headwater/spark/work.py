@@ -73,8 +73,10 @@ def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: boo
     for table, batches in gathered.items():
         began = time.perf_counter()
         newest = batches[-1].table
+        if newest.message and not sink.takes_messages:
+            continue
         try:
-            if load_first and sink.table_position(newest) is None:
+            if load_first and not newest.message and sink.table_position(newest) is None:
                 yield {"table": table, "note": UNLOADED, "upto": newest.to_json()}
                 continue
             if sink.takes_frame(newest, settings):

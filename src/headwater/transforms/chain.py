@@ -31,8 +31,8 @@ class Chain:
         return table
 
     def apply(self, batch: ChangeBatch) -> ChangeBatch:
-        """A batch behind all transforms of changes; it may be empty then."""
-        for transform in self.changes:
+        """A batch behind all transforms of changes; it may be empty then. Messages are no rows: they stay."""
+        for transform in () if batch.table.message else self.changes:
             if len(batch) and transform.applies(batch.table):
                 batch = transform.apply(batch)
         return batch

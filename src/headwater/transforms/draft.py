@@ -22,13 +22,15 @@ _EITHER = Template((Slot("", "", ""), Slot("", "", "")), "")
 _LETTERS = Template((Slot('"'),), '"')
 
 
-def draft(plan: Plan, run: Run, batch: ChangeBatch, moment: Moment, orders: Orders) -> tuple[list[Events], Longs]:
+def draft(
+    plan: Plan, run: Run, batch: ChangeBatch, moment: Moment, orders: Orders | None
+) -> tuple[list[Events], Longs]:
     """(groups, the row of the batch that each change of them comes from): skipped operations are left out."""
     rows = np.arange(len(batch), dtype=np.int64)
     keep = ~np.isin(op_letters(batch), plan.skipped)
     if not keep.all():
         batch, rows = batch.filter(pa.array(keep)), rows[keep]
-        moment = envelope.filtered(moment, keep)
+    moment = envelope.beside(moment, batch)
     after_key, before_key = plan.keys(batch)
     records = split(op_letters(batch), after_key, before_key, tombstones=plan.options.tombstones_on_delete)
     letters = records.record_letters()
@@ -92,7 +94,7 @@ def _key_nodes(plan: Plan, batch: ChangeBatch) -> tuple[Struct, Struct] | None:
 
 
 def _envelope(
-    plan: Plan, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders, letters: Bytes
+    plan: Plan, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders | None, letters: Bytes
 ) -> Struct:
     change, count = records.change, len(records.change)
     unchanged, after_rows = batch.unchanged_masks, batch.after
@@ -108,7 +110,7 @@ def _envelope(
         ("before", before),
         ("after", after),
         ("source", _source(plan, batch, moment).take(change)),
-        ("transaction", _transaction(plan, batch, moment, records, orders)),
+        ("transaction", _transaction(plan, batch, records, orders)),
         ("op", Leaf(STRING, _LETTERS.fill([Text(letters, places, places + 1)], count))),
         ("ts_ms", constant(str(now // 1_000_000), count, some)),
         ("ts_us", constant(str(now // 1000), count, some)),
@@ -138,14 +140,14 @@ def _source(plan: Plan, batch: ChangeBatch, moment: Moment) -> Struct:
     return Struct(str(block.schema.name), tuple(fields), rows, version=block.schema.version)
 
 
-def _transaction(plan: Plan, batch: ChangeBatch, moment: Moment, records: Records, orders: Orders) -> Struct:
+def _transaction(plan: Plan, batch: ChangeBatch, records: Records, orders: Orders | None) -> Struct:
     count = len(records.change)
-    if not plan.options.provide_transaction_metadata:
+    if orders is None:
         nothing = Text.nulls(count)
         id_text = total_text = own_text = nothing
         state = np.full(count, kernels.NULL, dtype=np.uint8)
     else:
-        total, own = orders.count(batch.records, moment, records)
+        total, own = orders.numbers(batch.records, records)
         # Orders count events; a tombstone has the number of the delete before it.
         event = np.cumsum(~records.tombstone) - 1 if records.tombstone is not None else np.arange(count)
         total_text, own_text = long_text(total[event]), long_text(own[event])

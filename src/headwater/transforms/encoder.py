@@ -49,22 +49,30 @@ class TransformingEncoder:
         self.transforms = transforms
 
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
-        """All records of the batch, in the order in which they have to be sent."""
+        """All records of the batch, in the order in which they have to be sent. Messages are not transformed."""
+        if batch.table.message:
+            return self.json.messages(batch, moment)
         mode = self.json.options.processing_failure
         if mode == "fail":
             return Encoded(self._blocks(batch, moment))
         return Encoded(leaving_out(self._blocks, batch, moment, mode))
 
+    def orders(self, batch: ChangeBatch) -> Orders | None:
+        """See `DebeziumJson.orders`."""
+        return self.json.orders(batch)
+
     def _blocks(self, batch: ChangeBatch, moment: Moment) -> tuple[pa.RecordBatch, ...]:
         plan = self.json.plan(batch.table)
-        orders, done = Orders(), []
+        orders, done = self.json.orders(batch), []
         for begin, records in blocks(batch.records, plan.value_template.size):
-            part = ChangeBatch(batch.table, records)
+            part = ChangeBatch(batch.table, records, batch.timeline)
             part_moment = envelope.within(moment, begin, len(part), len(batch))
             done.append(self._block(plan, part, part_moment, begin, orders))
         return tuple(block for block in done if block.num_rows)
 
-    def _block(self, plan: Plan, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders) -> pa.RecordBatch:
+    def _block(
+        self, plan: Plan, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders | None
+    ) -> pa.RecordBatch:
         groups, rows = draft(plan, self.json.run, batch, moment, orders)
         for transform in self.transforms:
             groups = [

@@ -20,7 +20,7 @@ def map_columns(batch: ChangeBatch, maps: Mapping[str, ArrayMap]) -> ChangeBatch
         place = names.index(side)
         arrays[place] = _mapped(arrays[place], batch, maps)
     # The schema's metadata is the caller's: it stays.
-    return ChangeBatch(batch.table, pa.RecordBatch.from_arrays(arrays, schema=batch.records.schema))
+    return ChangeBatch(batch.table, pa.RecordBatch.from_arrays(arrays, schema=batch.records.schema), batch.timeline)
 
 
 def _mapped(rows: pa.StructArray, batch: ChangeBatch, maps: Mapping[str, ArrayMap]) -> pa.StructArray:

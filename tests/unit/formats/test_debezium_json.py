@@ -97,9 +97,9 @@ def test_rows_equal_those_of_a_slow_independent_writer() -> None:
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [change("c", order(1)), change("u", order(2), order(1)), change("d", None, order(2))] * 5
     changes = batch([{**row, "commit": 1000 + number // 4} for number, row in enumerate(rows)], FULL)
-    whole = events(changes, provide_transaction_metadata=True)
+    whole = events(changes)
     monkeypatch.setattr(text, "BLOCK_ROWS", 2)
-    assert events(changes, provide_transaction_metadata=True) == whole
+    assert events(changes) == whole
     assert [record["change"] for record in whole[:6]] == [0, 1, 1, 1, 2, 2]
 
 
@@ -202,21 +202,6 @@ def test_sequence_names_the_end_of_the_transaction_before() -> None:
     records = events(batch([change("c", order(1)), change("c", order(2), lsn=24_023_200)]), moment)
     sequences = [json.loads(record["value"])["source"]["sequence"] for record in records]
     assert sequences == ['["24023119","24023128"]', '[null,"24023200"]']
-
-
-def test_the_transaction_block_counts_a_split_update_twice() -> None:
-    changes = batch(
-        [
-            change("c", order(1), commit=1000, ordinal=1),
-            change("u", order(2), {"id": 1}, commit=1000, ordinal=2),
-            change("c", order(3), commit=1000, ordinal=3),
-            change("c", order(4), commit=2000, ordinal=1, transaction_id=556),
-        ]
-    )
-    blocks = [value["transaction"] for value in values(changes, provide_transaction_metadata=True) if value]
-    assert [block["total_order"] for block in blocks] == [1, 2, 3, 4, 1]
-    assert [block["data_collection_order"] for block in blocks] == [1, 2, 3, 4, 1]
-    assert blocks[0]["id"] == "555:24023128"
 
 
 def test_headers_name_the_run() -> None:

@@ -8,15 +8,14 @@ import pytest
 
 from headwater.formats.connect import quote
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.debezium_records import Transaction, begin_record, end_record, heartbeat_record
+from headwater.formats.debezium_records import begin_record, end_record, heartbeat_record
 from headwater.formats.names import adjust, sanitise, topic_name
 
 OPTIONS = DebeziumOptions(topic_prefix="srv")
-ENDED = Transaction("805:33072280", "805:33072496", 1794778478628, {"public.plain": 2, "public.other": 1})
 
 
 def test_a_transaction_begins_without_counts() -> None:
-    record = begin_record(OPTIONS, ENDED)
+    record = begin_record(OPTIONS, "805:33072280", 1794778478628)
     assert (record.topic, record.key) == ("srv.transaction", '{"id":"805:33072280"}')
     assert record.value == (
         '{"status":"BEGIN","id":"805:33072280","event_count":null,"data_collections":null,"ts_ms":1794778478628}'
@@ -24,7 +23,8 @@ def test_a_transaction_begins_without_counts() -> None:
 
 
 def test_a_transaction_ends_with_counts_per_table() -> None:
-    value = json.loads(end_record(OPTIONS, ENDED).value)
+    record = end_record(OPTIONS, "805:33072496", 1794778478628, {"public.plain": 2, "public.other": 1})
+    value = json.loads(record.value)
     assert (value["status"], value["event_count"]) == ("END", 3)
     assert value["data_collections"] == [
         {"data_collection": "public.plain", "event_count": 2},

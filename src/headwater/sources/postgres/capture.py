@@ -1,4 +1,4 @@
-"""Which tables are captured: patterns in our form (`public.*`) and in Debezium's (regular expressions)."""
+"""Which tables and messages are captured: patterns in our form (`public.*`) and in Debezium's (regular expressions)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def capture_filter(options: PostgresOptions) -> Callable[[str, str], bool]:
         return not _matches(exclude, name) and not _matches(no_schemas, schema)
 
     return captured
+
+
+def message_filter(options: PostgresOptions) -> Callable[[str], bool]:
+    """A function that says whether logical messages with a prefix are captured."""
+    include = _regexes("message.prefix.include.list", options.message_prefix_include_list)
+    exclude = _regexes("message.prefix.exclude.list", options.message_prefix_exclude_list)
+    return lambda prefix: (not include or _matches(include, prefix)) and not _matches(exclude, prefix)
 
 
 def _regexes(option: str, texts: list[str]) -> list[re.Pattern[str]]:

@@ -10,15 +10,20 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from headwater.event import Column, TableSchema
+from headwater.event import ChangeBatch, Column, TableSchema
 from headwater.formats import names
 from headwater.formats.connect import INT64, STRING, quote
 from headwater.formats.connector import Moment, SourceField
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import Record
+from headwater.formats.envelope import source_schema
+from headwater.formats.order import Orders
 from headwater.formats.row import ColumnForm, RowForm
+from headwater.formats.split import one_each
 from headwater.formats.text import Slot, Template, Text, null_state
 from headwater.formats.writers import int_text, long_text, longs_of
 from headwater.sources.postgres.debezium_defaults import default_text
+from headwater.sources.postgres.debezium_message import Message, message_record
 from headwater.sources.postgres.debezium_size import column_size
 from headwater.sources.postgres.debezium_types import shape
 
@@ -75,6 +80,28 @@ class PostgresConnector:
         """`<xid>:<lsn of the event>`."""
         xid, lsn = records.column("transaction_id"), records.column("lsn")
         return _TRANSACTION.fill([int_text(xid), int_text(lsn)], len(xid))
+
+    def message_records(
+        self, batch: ChangeBatch, options: DebeziumOptions, moment: Moment, orders: Orders | None
+    ) -> list[Record]:
+        """See `formats.connector.MessageConnector`."""
+        schema = source_schema(self.name, self.source_fields_of("", ""))
+        records, now = batch.records, moment.now // 1_000_000
+        count = len(batch)
+        total, own = (None, None) if orders is None else orders.numbers(records, one_each(count))
+        made = []
+        for row, fields in enumerate(records.select(["lsn", "commit_time", "transaction_id", "after"]).to_pylist()):
+            message = Message(
+                prefix=fields["after"]["prefix"],
+                content=fields["after"]["content"],
+                lsn=fields["lsn"],
+                time=records.column("commit_time")[row].value,
+                xid=fields["transaction_id"],
+                previous=None if moment.previous is None else moment.previous[row].as_py(),
+                order=None if total is None or own is None else (int(total[row]), int(own[row])),
+            )
+            made.append(message_record(message, options, self.database, schema, now))
+        return made
 
 
 def column_form(column: Column, place: int, options: DebeziumOptions) -> ColumnForm | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.formats import names, plain
-from headwater.formats.connect import BYTES, INT64, STRING, quote, struct
+from headwater.formats.connect import BYTES, INT64, STRING, Schema, quote, struct
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.debezium_records import Record, with_schema
-from headwater.formats.envelope import TRANSACTION, source_schema
-from headwater.sources.postgres.debezium import PostgresConnector
+from headwater.formats.envelope import TRANSACTION
 
 _NAME = "io.debezium.connector.postgresql"
 KEY = struct(f"{_NAME}.MessageKey", [("prefix", STRING.as_optional())], version=1)
@@ -32,12 +31,11 @@ class Message:
     order: tuple[int, int] | None = None
 
 
-def message_record(message: Message, options: DebeziumOptions, connector: PostgresConnector, now: int) -> Record:
-    """The record of one message; `now` is in milliseconds since the epoch."""
+def message_record(message: Message, options: DebeziumOptions, database: str, source: Schema, now: int) -> Record:
+    """The record of one message; `source` is the schema of its block, `now` is in milliseconds since the epoch."""
     key = f'{{"prefix":{quote(message.prefix)}}}'
     text = options.binary_handling_mode != "bytes"
     content = (STRING if text else BYTES).as_optional()
-    source = source_schema(connector.name, connector.source_fields_of("", ""))
     body = struct(f"{_NAME}.Message", [("prefix", STRING.as_optional()), ("content", content)], version=1)
     schema = struct(
         f"{_NAME}.MessageValue",
@@ -51,7 +49,7 @@ def message_record(message: Message, options: DebeziumOptions, connector: Postgr
         version=1,
     )
     value = (
-        f'{{"op":"m","ts_ms":{now},"source":{_source(message, options, connector)},'
+        f'{{"op":"m","ts_ms":{now},"source":{_source(message, options, database)},'
         f'"transaction":{_transaction(message)},'
         f'"message":{{"prefix":{quote(message.prefix)},"content":{_content(message.content, options)}}}}}'
     )
@@ -59,13 +57,13 @@ def message_record(message: Message, options: DebeziumOptions, connector: Postgr
     return Record(topic, with_schema(options, KEY, key), with_schema(options, schema, value))
 
 
-def _source(message: Message, options: DebeziumOptions, connector: PostgresConnector) -> str:
+def _source(message: Message, options: DebeziumOptions, database: str) -> str:
     before = "null" if message.previous is None else f'"{message.previous}"'
     sequence = quote(f'[{before},"{message.lsn}"]')
     xid = "null" if message.xid is None else str(message.xid)
     return (
         f'{{"version":{quote(options.version)},"connector":"postgresql","name":{quote(options.topic_prefix)},'
-        f'"ts_ms":{message.time // 1000},"snapshot":"false","db":{quote(connector.database)},"sequence":{sequence},'
+        f'"ts_ms":{message.time // 1000},"snapshot":"false","db":{quote(database)},"sequence":{sequence},'
         f'"ts_us":{message.time},"ts_ns":{message.time * 1000},"schema":"","table":"","txId":{xid},'
         f'"lsn":{message.lsn},"xmin":null,"origin":null,"origin_lsn":null}}'
     )

@@ -7,46 +7,22 @@ module puts the columns together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.errors import Stop
-from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
+from headwater.event import ChangeBatch, Chunk, Position, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
+from headwater.sources.postgres.changes import Bytes, Changes, Longs, scan, writable
 from headwater.sources.postgres.copy import parse_text, read_batch
-from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed
+from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed, parse_message
+from headwater.sources.postgres.timeline import PostgresTimeline
 
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
-
-_OPERATION = pa.array(["c", "u", "d", "t"], pa.string())
+_OPERATION = pa.array(["c", "u", "d", "t", "m"], pa.string())
 _OPERATION_CODE = np.zeros(256, dtype=np.int8)
-_OPERATION_CODE[list(b"IUDT")] = [0, 1, 2, 3]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The changes of a chunk, before their values are looked at; parallel arrays in log order."""
-
-    kind: Bytes
-    run: npt.NDArray[np.int32]
-    start: Longs
-    end: Longs
-    lsn: Longs
-    commit: Longs
-    ordinal: Longs
-    time: Longs
-    xid: Longs
-
-    def of_run(self, run: int) -> Changes:
-        rows = np.flatnonzero(self.run == run)
-        if rows.size == self.run.size:
-            return self
-        return Changes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+_OPERATION_CODE[list(b"IUDTM")] = [0, 1, 2, 3, 4]
 
 
 def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
@@ -56,13 +32,14 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
         return []
     if chunk.context.get("copy"):
         return [_copied(chunk, schemas[runs[0].schema])]
-    frames = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
+    frames = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
     for run, count in zip(runs, counts, strict=True):
         if count != run.changes:
             raise Stop(f"a chunk of the log has {count} changes of {run.table}; its index says {run.changes}")
-    return [_batch(frames, changes.of_run(i), schemas[run.schema]) for i, run in enumerate(runs)]
+    timeline = PostgresTimeline(frames, chunk, schemas, changes)
+    return [_batch(frames, changes.of_run(i), schemas[run.schema], timeline) for i, run in enumerate(runs)]
 
 
 def _copied(chunk: Chunk, table: TableSchema) -> ChangeBatch:
@@ -80,33 +57,46 @@ def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
     if chunk.context.get("copy"):
         count = sum(run.changes for run in runs)
         return [Position(chunk.first.commit, chunk.first.ordinal + n) for n in range(1, count + 1)]
-    changes = scan(_writable(np.frombuffer(chunk.frames, dtype=np.uint8)), chunk, runs)
+    changes = scan(writable(np.frombuffer(chunk.frames, dtype=np.uint8)), chunk, runs)
     wanted = changes.run >= 0
     pairs = zip(changes.commit[wanted].tolist(), changes.ordinal[wanted].tolist(), strict=True)
     return [Position(commit, ordinal) for commit, ordinal in pairs]
 
 
-def scan(frames: Bytes, chunk: Chunk, runs: list[TableRun]) -> Changes:
-    """Every change of the chunk, with the index of its table in `runs` (-1: not wanted)."""
-    lengths = _writable(chunk.lengths.astype(np.uint32, copy=False))
-    count, bad = kernels.count_changes(frames, lengths)
-    if bad >= 0:
-        raise Malformed(bad, 0)
-    opened = np.array([chunk.context.get(k, 0) for k in ("commit", "ordinal", "time", "xid")], dtype=np.int64)
-    relations = np.array([run.relation for run in runs], dtype=np.int64)
-    longs = [np.empty(count, dtype=np.int64) for _ in range(7)]
-    kind = np.empty(count, dtype=np.uint8)
-    run = np.empty(count, dtype=np.int32)
-    kernels.scan_changes(frames, lengths, relations, opened, kind, run, *longs)
-    return Changes(kind, run, *longs)
+def _batch(frames: Bytes, changes: Changes, table: TableSchema, timeline: PostgresTimeline) -> ChangeBatch:
+    if table.message:
+        before, after, unchanged = _messages(frames, changes, table)
+    else:
+        before, after, unchanged = _rows(frames, changes, table)
+    records = pa.RecordBatch.from_arrays(
+        [
+            _OPERATION.take(pa.array(_OPERATION_CODE[changes.kind])),
+            pa.array(changes.commit),
+            pa.array(changes.ordinal),
+            pa.array(changes.lsn),
+            pa.array(changes.time).cast(pa.timestamp("us", tz="UTC")),
+            pa.array(changes.xid, mask=changes.xid < 0 if table.message else None),
+            before,
+            after,
+            unchanged,
+        ],
+        schema=change_schema(table),
+    )
+    return ChangeBatch(table, records, timeline)
 
 
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Compiled kernels know writable arrays only; what comes from a block is, so this rarely copies."""
-    return array if array.flags.writeable else array.copy()
+def _messages(frames: Bytes, changes: Changes, table: TableSchema) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """`before`, `after`, `unchanged` of logical messages."""
+    begins = (changes.start - 1).tolist()
+    heard = [parse_message(frames[b:e].tobytes()) for b, e in zip(begins, changes.end.tolist(), strict=True)]
+    texts = pa.array([message.prefix for message in heard], pa.string())
+    contents = pa.array([message.content for message in heard], pa.binary())
+    after = pa.StructArray.from_arrays([texts, contents], fields=list(table.arrow))
+    return pa.nulls(len(heard), table.arrow), after, pa.nulls(len(heard), pa.list_(pa.string()))
 
 
-def _batch(frames: Bytes, changes: Changes, table: TableSchema) -> ChangeBatch:
+def _rows(frames: Bytes, changes: Changes, table: TableSchema) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """`before`, `after`, `unchanged` of rows."""
     rows, columns = changes.kind.size, len(table.columns)
     has_new, has_old = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
     new_start, old_start = (np.empty((columns, rows), np.int64) for _ in range(2))
@@ -126,21 +116,11 @@ def _batch(frames: Bytes, changes: Changes, table: TableSchema) -> ChangeBatch:
     )
     if bad >= 0:
         raise Malformed(bad, int(changes.kind[bad]))
-    records = pa.RecordBatch.from_arrays(
-        [
-            _OPERATION.take(pa.array(_OPERATION_CODE[changes.kind])),
-            pa.array(changes.commit),
-            pa.array(changes.ordinal),
-            pa.array(changes.lsn),
-            pa.array(changes.time).cast(pa.timestamp("us", tz="UTC")),
-            pa.array(changes.xid),
-            _image(frames, table, has_old, old_start, old_size),
-            _image(frames, table, has_new, new_start, new_size),
-            _unchanged(table, has_new, new_size),
-        ],
-        schema=change_schema(table),
+    return (
+        _image(frames, table, has_old, old_start, old_size),
+        _image(frames, table, has_new, new_start, new_size),
+        _unchanged(table, has_new, new_size),
     )
-    return ChangeBatch(table, records)
 
 
 def _image(frames: Bytes, table: TableSchema, has: Bytes, start: Longs, size: npt.NDArray[np.int32]) -> pa.StructArray:

@@ -8,34 +8,46 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from headwater.event import Chunk, Position, TableRun, TableSchema
+from headwater.event.timeline import MOVED
 from headwater.sources.postgres import pgoutput
+from headwater.sources.postgres.message import MESSAGES, RELATION
+from headwater.sources.postgres.moves import key_changed
 from headwater.sources.postgres.pgoutput import (
     ROW_KINDS,
     XLOG_HEADER,
     parse_begin,
     parse_commit,
+    parse_message,
     parse_relation,
     parse_truncate,
+    sent_at,
 )
-from headwater.sources.postgres.position import at_lsn, format_lsn
+from headwater.sources.postgres.position import at_lsn, format_lsn, message_position, parse_lsn
 
 Frame = bytes | memoryview
 
 _OID = struct.Struct("!I").unpack_from
 
 
+# Debezium's letters of pgoutput's kinds.
+_LETTERS = dict(zip(b"IUDTM", "cudtm", strict=True))
+
+
 class ChunkBuilder:
-    """Takes frames one by one, gives chunks. `describe` names a relation's schema; None = not captured."""
+    """Takes frames one by one, gives chunks. `describe` names a relation's schema; None = not captured. `message`
+    says of a prefix whether its logical messages are."""
 
     def __init__(
         self,
         start: Position,
         describe: Callable[[pgoutput.Relation], TableSchema | None],
         streamed: Callable[[int, bytes], None] | None = None,
+        message: Callable[[str], bool] = lambda _prefix: True,
     ) -> None:
         # How far the frames go that came in, and how far those that were handed on.
         self.position = start
@@ -46,11 +58,16 @@ class ChunkBuilder:
         self._describe = describe
         # Told of the messages around transactions that come in blocks; those go elsewhere until they have ended.
         self._streamed = streamed
+        self._message = message
         self._frames: list[Frame] = []
-        # The open transaction: commit LSN, changes so far, commit time, xid; and as it was at the first frame.
-        self._open = [0, 0, 0, 0]
-        self._context = [0, 0, 0, 0]
-        self._tables: dict[int, TableSchema | None] = {}
+        # The end of the last transaction, 0 while none was seen. Where an idle log has got to is the end of none.
+        self._previous = parse_lsn(start.resume) if start.ordinal and start.resume else 0
+        # The open transaction: commit LSN, changes so far, commit time, xid, end of the one before.
+        self._open = [0, 0, 0, 0, self._previous]
+        # As it was at the first frame, and what had been counted of it until then: {table: {letter: changes}}.
+        self._context = list(self._open)
+        self._earlier: dict[str, dict[str, int]] = {}
+        self._tables: dict[int, TableSchema | None] = {RELATION: MESSAGES}
         self._counts: dict[int, int] = {}
         self._commit_time = 0
         # Where the open transaction's frames begin; an empty one is cut off again.
@@ -80,15 +97,17 @@ class ChunkBuilder:
             case pgoutput.BEGIN:
                 self._begin(frame, parse_begin(message))
             case pgoutput.COMMIT:
-                self._commit(parse_commit(message))
+                self._commit(frame, parse_commit(message))
             case pgoutput.RELATION:
                 self._relate(parse_relation(message))
             case pgoutput.TRUNCATE:
                 for relation in parse_truncate(message):
                     self._count(relation)
                 self._keep(frame)
-            case pgoutput.TYPE | pgoutput.ORIGIN | pgoutput.MESSAGE:
-                # Type names come from the catalog; origins and logical messages are not requested.
+            case pgoutput.MESSAGE:
+                self._hear(frame, parse_message(message))
+            case pgoutput.TYPE | pgoutput.ORIGIN:
+                # Type names come from the catalog; origins are not requested.
                 pass
             case pgoutput.STREAM_START | pgoutput.STREAM_COMMIT | pgoutput.STREAM_ABORT if self._streamed:
                 self._streamed(tag, message)
@@ -98,7 +117,10 @@ class ChunkBuilder:
     def take(self) -> Chunk | None:
         """Everything gathered so far as one chunk; None when there is nothing."""
         if not self._ready and (self._frames or self.pending):
-            self._cut()
+            if self.in_transaction:
+                self._cut_inside()
+            else:
+                self._cut()
         return self._ready.pop(0) if self._ready else None
 
     def tick(self, lsn: int) -> Chunk:
@@ -121,18 +143,34 @@ class ChunkBuilder:
             self.handed = Position(begin.commit_lsn)
         self._begin_at = len(self._frames)
         self._keep(frame)
-        self._open = [begin.commit_lsn, 0, begin.commit_time, begin.xid]
+        self._open = [begin.commit_lsn, 0, begin.commit_time, begin.xid, self._previous]
         self.in_transaction = True
 
-    def _commit(self, commit: pgoutput.Commit) -> None:
+    def _commit(self, frame: Frame, commit: pgoutput.Commit) -> None:
         changes = self._open[1]
-        if not changes:
+        if changes:
+            self._keep(frame)
+            self._previous = commit.end_lsn
+        else:
             # Servers before 15 announce transactions that touch no published table.
             self.size -= sum(map(len, self._frames[self._begin_at :]))
             del self._frames[self._begin_at :]
         self.in_transaction = False
         self.position = Position(commit.commit_lsn, changes, format_lsn(commit.end_lsn))
         self._commit_time = commit.commit_time
+
+    def _hear(self, frame: Frame, message: pgoutput.Message) -> None:
+        """A logical message: a change of its transaction, or a transaction of its own."""
+        if not self._message(message.prefix):
+            return
+        self._keep(frame)
+        if message.transactional:
+            self._count(RELATION)
+            return
+        self._counts[RELATION] = self._counts.get(RELATION, 0) + 1
+        self.position = message_position(message.lsn)
+        self._previous = message.lsn
+        self._commit_time = sent_at(frame)
 
     def _relate(self, relation: pgoutput.Relation) -> None:
         schema = self._describe(relation)
@@ -141,9 +179,30 @@ class ChunkBuilder:
             self._cut()
         self._tables[relation.oid] = schema
 
+    def _cut_inside(self) -> None:
+        """Close the chunk before the last change of an open transaction, but not before its first: both its ends
+        stand with a change then, and whoever has the change has the end."""
+        if len(self._frames) < 2 or pgoutput.BEGIN in (frame[XLOG_HEADER] for frame in self._frames[-2:]):
+            return
+        last = self._frames.pop()
+        self.size -= len(last)
+        relations = _relations(last)
+        self._open[1] -= len(relations)
+        for relation in relations:
+            self._counts[relation] -= 1
+        self._cut()
+        self._keep(last)
+        for relation in relations:
+            self._count(relation)
+
     def _cut(self) -> None:
         """Close the chunk at this frame."""
         last = Position(self._open[0], self._open[1]) if self.in_transaction else self.position
+        context: dict[str, Any] = dict(
+            zip(("commit", "ordinal", "time", "xid", "previous"), self._context, strict=True)
+        )
+        if self._earlier:
+            context["earlier"] = self._earlier
         self._ready.append(
             Chunk(
                 frames=b"".join(self._frames),
@@ -154,13 +213,44 @@ class ChunkBuilder:
                 tables=tuple(
                     TableRun(oid, schema.table, schema.id, count)
                     for oid, count in self._counts.items()
-                    if (schema := self._tables.get(oid)) is not None
+                    if count and (schema := self._tables.get(oid)) is not None
                 ),
-                context=dict(zip(("commit", "ordinal", "time", "xid"), self._context, strict=True)),
+                context=context,
                 commit_time=self._commit_time,
             )
         )
+        self._earlier = self._counted() if self.in_transaction else {}
         self._frames, self._counts, self.size, self._begin_at = [], {}, 0, 0
         self.handed = last
         self._unfinished = self.in_transaction
-        self._context = list(self._open) if self.in_transaction else [0, 0, 0, 0]
+        self._context = list(self._open) if self.in_transaction else [0, 0, 0, 0, self._previous]
+
+    def _counted(self) -> dict[str, dict[str, int]]:
+        """How many changes of each kind the open transaction had until here. The next chunk's events go on
+        counting from there, wherever they are made: the chunks before may be gone by then."""
+        # What was open at the first frame has ended, unless it is this one.
+        earlier = self._earlier if self._context[0] == self._open[0] else {}
+        counted = {table: dict(letters) for table, letters in earlier.items()}
+        for frame in self._frames[self._begin_at :]:
+            letter = _LETTERS.get(frame[XLOG_HEADER], "")
+            if not letter:
+                continue
+            for relation in _relations(frame):
+                schema = self._tables.get(relation)
+                if schema is None:
+                    continue
+                letters = counted.setdefault(schema.table, {})
+                letters[letter] = letters.get(letter, 0) + 1
+                if letter == "u" and key_changed(frame, schema):
+                    letters[MOVED] = letters.get(MOVED, 0) + 1
+        return counted
+
+
+def _relations(frame: Frame) -> list[int]:
+    """The tables that a change is of, once for each row."""
+    match frame[XLOG_HEADER]:
+        case pgoutput.TRUNCATE:
+            return parse_truncate(bytes(frame[XLOG_HEADER:]))
+        case pgoutput.MESSAGE:
+            return [RELATION]
+    return list(_OID(frame, XLOG_HEADER + 1))

@@ -38,7 +38,7 @@ def _i64(frames, at):
 def count_changes(frames, lengths):
     """How many changes the frames hold (a TRUNCATE counts once per table), and the first bad frame or -1.
 
-    A chunk holds BEGIN and changes, nothing else."""
+    A chunk holds BEGIN, changes, messages and COMMIT, nothing else."""
     at = np.int64(0)
     changes = np.int64(0)
     for i in range(lengths.size):
@@ -60,6 +60,13 @@ def count_changes(frames, lengths):
         elif kind == 66:  # B
             if length != _HEADER + 21:
                 return changes, np.int64(i)
+        elif kind == 67:  # C
+            if length != _HEADER + 26:
+                return changes, np.int64(i)
+        elif kind == 77:  # M
+            if length < _HEADER + 15:
+                return changes, np.int64(i)
+            changes += 1
         else:
             return changes, np.int64(i)
         at += length
@@ -70,17 +77,19 @@ def count_changes(frames, lengths):
 
 @njit(
     "void(u1[::1], u4[::1], i8[::1], i8[::1],"
-    " u1[::1], i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])",
+    " u1[::1], i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])",
     nogil=True,
     cache=True,
 )
-def scan_changes(frames, lengths, relations, opened, kind, run, start, end, lsn, commit, ordinal, time, xid):
+def scan_changes(frames, lengths, relations, opened, kind, run, start, end, lsn, commit, ordinal, time, xid, previous):
     """Every change of the frames: its kind, table, bytes, log address and transaction.
 
-    `relations` are the wanted relation oids; `run` becomes the index among them or -1. `opened` is the
-    transaction open at the first frame: commit LSN, changes so far, commit time, xid. Sizes come from
-    `count_changes`, which has checked the frames."""
+    `relations` are the wanted relation oids, 0 for messages; `run` becomes the index among them or -1. `opened`
+    is the transaction open at the first frame: commit LSN, changes so far, commit time, xid, and the end of the
+    one before it. Sizes come from `count_changes`, which has checked the frames.
+    A message outside of transactions is one of its own, without xid (-1): see `frames.message_position`."""
     now_commit, now_ordinal, now_time, now_xid = opened[0], opened[1], opened[2], opened[3]
+    now_previous = opened[4]
     at = np.int64(0)
     n = 0
     last_oid = np.int64(-1)
@@ -94,6 +103,32 @@ def scan_changes(frames, lengths, relations, opened, kind, run, start, end, lsn,
             now_time = _i64(frames, message + 9) + _EPOCH
             now_xid = _u32(frames, message + 17)
             now_ordinal = 0
+        elif tag == 67:  # C
+            now_previous = _i64(frames, message + 10)
+        elif tag == 77:  # M
+            run[n] = -1
+            for r in range(relations.size):
+                if relations[r] == 0:
+                    run[n] = r
+                    break
+            kind[n] = tag
+            start[n] = message + 1
+            end[n] = at + length
+            lsn[n] = _i64(frames, at + 1)
+            if frames[message + 1] & 1:
+                now_ordinal += 1
+                commit[n] = now_commit
+                ordinal[n] = now_ordinal
+                time[n] = now_time
+                xid[n] = now_xid
+            else:
+                now_previous = lsn[n]
+                commit[n] = lsn[n] - 1
+                ordinal[n] = 1
+                time[n] = _i64(frames, at + 17) + _EPOCH
+                xid[n] = -1
+            previous[n] = now_previous
+            n += 1
         elif tag == 73 or tag == 85 or tag == 68 or tag == 84:
             count = np.int64(1)
             if tag == 84:
@@ -117,6 +152,7 @@ def scan_changes(frames, lengths, relations, opened, kind, run, start, end, lsn,
                 ordinal[n] = now_ordinal
                 time[n] = now_time
                 xid[n] = now_xid
+                previous[n] = now_previous
                 n += 1
         at += length
 

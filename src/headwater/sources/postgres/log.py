@@ -20,6 +20,7 @@ from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.postgres import pgoutput
+from headwater.sources.postgres.capture import message_filter
 from headwater.sources.postgres.connection import (
     ServerError,
     command,
@@ -28,6 +29,7 @@ from headwater.sources.postgres.connection import (
     wait_readable,
 )
 from headwater.sources.postgres.frames import ChunkBuilder, Frame
+from headwater.sources.postgres.message import MESSAGES
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import XLOG_HEADER
 from headwater.sources.postgres.position import flush_lsn, format_lsn
@@ -69,9 +71,9 @@ class PostgresLog(Log):
         spill: Path | None = None,
     ) -> None:
         self._options = options
-        self._schemas: dict[str, TableSchema] = {}
+        self._schemas: dict[str, TableSchema] = {MESSAGES.id: MESSAGES}
         self._describe = describe
-        self._builder = ChunkBuilder(after, self._remember, self._streamed)
+        self._builder = ChunkBuilder(after, self._remember, self._streamed, message_filter(options))
         # With a place for them, transactions that outgrow the server's memory come in blocks, before their end.
         self._spill = Spill(spill) if spill else None
         self._take: Callable[[Frame], None] = self._builder.add
@@ -285,7 +287,8 @@ class PostgresLog(Log):
         publication = pgconn_quote(self._options.publication).replace("'", "''")
         text = (
             f"START_REPLICATION SLOT {pgconn_quote(self._options.slot)} LOGICAL {format_lsn(lsn)}"
-            f" (proto_version '2', publication_names '{publication}', streaming '{'on' if self._spill else 'off'}')"
+            f" (proto_version '2', messages 'true', publication_names '{publication}',"
+            f" streaming '{'on' if self._spill else 'off'}')"
         )
         try:
             command(self._pgconn, text.encode())

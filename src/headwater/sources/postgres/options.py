@@ -45,6 +45,16 @@ class PostgresOptions(SourceOptions):
     schema_exclude_list: list[str] = option(
         [], help="schemas to leave out, as anchored regular expressions", aliases=["schema.exclude.list"]
     )
+    message_prefix_include_list: list[str] = option(
+        [],
+        help="logical messages to capture by prefix, as anchored regular expressions; default: all",
+        aliases=["message.prefix.include.list"],
+    )
+    message_prefix_exclude_list: list[str] = option(
+        [],
+        help="logical messages to leave out by prefix, as anchored regular expressions",
+        aliases=["message.prefix.exclude.list"],
+    )
     slot: str = option("headwater_{name}", help="replication slot, created when missing", aliases=["slot.name"])
     publication: str = option(
         "headwater_{name}",

@@ -1,4 +1,4 @@
-"""pgoutput's letters, and the messages around rows: BEGIN, COMMIT, RELATION, TRUNCATE, STREAM …. No I/O.
+"""pgoutput's letters, and the messages around rows: BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE, STREAM …. No I/O.
 
 Protocol: "Logical Replication Message Formats" in the PostgreSQL manual, protocol version 2. Rows are left
 to `kernels.py`.
@@ -82,6 +82,23 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
 
+@dataclass(frozen=True)
+class Message:
+    """Protocol message 'M': what somebody wrote into the log by pg_logical_emit_message."""
+
+    transactional: bool
+    # Behind the message's own record.
+    lsn: int
+    prefix: str
+    content: bytes
+
+
+def sent_at(frame: bytes | memoryview) -> int:
+    """When the server sent an XLogData frame, microseconds since the epoch."""
+    (time,) = struct.unpack_from("!q", frame, 17)
+    return int(time) + POSTGRES_EPOCH
+
+
 def parse_begin(message: bytes) -> Begin:
     """Protocol message 'B'."""
     lsn, time, xid = struct.unpack_from("!QqI", message, 1)
@@ -147,6 +164,19 @@ def parse_truncate(message: bytes) -> list[int]:
     """Relation oids of protocol message 'T', in order."""
     (count,) = struct.unpack_from("!I", message, 1)
     return list(struct.unpack_from(f"!{count}I", message, 6))
+
+
+def parse_message(message: bytes) -> Message:
+    """Protocol message 'M'."""
+    try:
+        flags, lsn = struct.unpack_from("!BQ", message, 1)
+        prefix, at = _text(message, 10)
+        (size,) = struct.unpack_from("!I", message, at)
+    except (ValueError, struct.error):
+        raise Malformed(0, MESSAGE) from None
+    if at + 4 + size != len(message):
+        raise Malformed(0, MESSAGE)
+    return Message(bool(flags & 1), lsn, prefix, message[at + 4 :])
 
 
 def _text(message: bytes, start: int) -> tuple[str, int]:

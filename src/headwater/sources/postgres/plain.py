@@ -11,14 +11,18 @@ from dataclasses import dataclass
 
 from headwater.sources.postgres.pgoutput import (
     BEGIN,
+    COMMIT,
     DELETE,
+    MESSAGE,
     NULL,
+    POSTGRES_EPOCH,
     ROW_KINDS,
     TRUNCATE,
     UNCHANGED,
     XLOG_HEADER,
     Malformed,
     parse_begin,
+    parse_commit,
     parse_truncate,
 )
 
@@ -38,6 +42,7 @@ class Change:
     ordinal: int
     time: int
     xid: int
+    previous: int
     message: bytes
 
 
@@ -52,7 +57,7 @@ class Row:
 
 def scan_changes_plain(frames: bytes, lengths: Sequence[int], opened: Sequence[int]) -> list[Change]:
     """`count_changes` and `scan_changes`."""
-    commit, ordinal, time, xid = opened
+    commit, ordinal, time, xid, previous = opened
     found: list[Change] = []
     for number, frame in enumerate(split_frames(frames, lengths)):
         if len(frame) <= XLOG_HEADER:
@@ -63,9 +68,17 @@ def scan_changes_plain(frames: bytes, lengths: Sequence[int], opened: Sequence[i
             begin = parse_begin(message)
             commit, ordinal, time, xid = begin.commit_lsn, 0, begin.commit_time, begin.xid
             continue
+        if kind == COMMIT and len(message) == 26:
+            previous = parse_commit(message).end_lsn
+            continue
+        if kind == MESSAGE and len(message) >= 15 and not message[1] & 1:
+            previous = lsn
+            sent = int.from_bytes(frame[17:25], signed=True) + POSTGRES_EPOCH
+            found.append(Change(kind, 0, lsn, lsn - 1, 1, sent, -1, previous, message))
+            continue
         for relation in _relations(message, number):
             ordinal += 1
-            found.append(Change(kind, relation, lsn, commit, ordinal, time, xid, message))
+            found.append(Change(kind, relation, lsn, commit, ordinal, time, xid, previous, message))
     return found
 
 
@@ -75,6 +88,8 @@ def _relations(message: bytes, number: int) -> list[int]:
         return [int.from_bytes(message[1:5])]
     if kind == TRUNCATE and len(message) >= 6 and len(message) == 6 + 4 * int.from_bytes(message[1:5]):
         return parse_truncate(message)
+    if kind == MESSAGE and len(message) >= 15:
+        return [0]
     raise Malformed(number, kind)
 
 

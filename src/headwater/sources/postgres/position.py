@@ -21,6 +21,13 @@ def at_lsn(lsn: int) -> Position:
     return Position(lsn, 0, format_lsn(lsn))
 
 
+def message_position(lsn: int) -> Position:
+    """The position of a logical message outside of transactions; `lsn` lies behind its record.
+
+    A commit record may begin at `lsn`, none inside of the message's own: one byte before is nobody else's."""
+    return Position(lsn - 1, 1, format_lsn(lsn))
+
+
 def flush_lsn(position: Position) -> int:
     """What may be confirmed once `position` is durable.
 

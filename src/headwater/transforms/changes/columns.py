@@ -74,7 +74,7 @@ def keep_columns(batch: ChangeBatch, names: Sequence[str]) -> ChangeBatch:
     gone = [column.name for column in batch.table.columns if column.name not in names]
     arrays.append(_without(records.column("unchanged"), gone))
     schema = change_schema(table).with_metadata(records.schema.metadata)
-    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=schema), batch.timeline)
 
 
 def _without(unchanged: pa.ListArray, gone: Sequence[str]) -> pa.ListArray:

@@ -43,4 +43,4 @@ class Route(ChangeTransform):
         return replace(table, schema=schema, name=name)
 
     def apply(self, batch: ChangeBatch) -> ChangeBatch:
-        return ChangeBatch(self.table(batch.table), batch.records)
+        return ChangeBatch(self.table(batch.table), batch.records, batch.timeline)

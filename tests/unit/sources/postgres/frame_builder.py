@@ -24,7 +24,7 @@ def begin(commit: int, xid: int = 7) -> bytes:
 
 
 def commit(lsn: int, end: int | None = None) -> bytes:
-    return frame(struct.pack("!cBQQq", b"C", 0, lsn, end or lsn + 8, TIME - POSTGRES_EPOCH), lsn)
+    return frame(struct.pack("!cBQQq", b"C", 0, lsn, end or lsn + 8, TIME - POSTGRES_EPOCH), end or lsn + 8)
 
 
 def relation(oid: int, name: str = "t", columns: Sequence[str] = ("id", "v"), key: Sequence[str] = ("id",)) -> bytes:
@@ -61,6 +61,11 @@ def delete(oid: int, old: Sequence[Value], kind: bytes = b"K") -> bytes:
 
 def truncate(*oids: int) -> bytes:
     return frame(struct.pack(f"!cIB{len(oids)}I", b"T", len(oids), 0, *oids))
+
+
+def message(prefix: str, content: bytes, lsn: int, *, transactional: bool = True, sent: int = TIME) -> bytes:
+    body = struct.pack("!cBQ", b"M", transactional, lsn) + prefix.encode() + b"\0" + struct.pack("!I", len(content))
+    return struct.pack("!cQQq", b"w", lsn, lsn, sent - POSTGRES_EPOCH) + body + content
 
 
 def describe(relation: Relation) -> TableSchema:

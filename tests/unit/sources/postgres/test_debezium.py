@@ -13,10 +13,10 @@ import pytest
 
 from headwater.event import Column
 from headwater.formats import kernels
-from headwater.formats.connect import Schema
+from headwater.formats.connect import STRING, Schema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.row import ColumnForm
-from headwater.sources.postgres.debezium import PostgresConnector, column_form
+from headwater.sources.postgres.debezium import column_form
 from headwater.sources.postgres.debezium_defaults import literal_of
 from headwater.sources.postgres.debezium_message import Message, message_record
 from headwater.sources.postgres.types import BUILTIN, PgType, lake_type, type_facts
@@ -353,7 +353,7 @@ def test_a_multi_dimensional_array_is_the_server_s_text() -> None:
 def test_a_logical_message_has_its_own_envelope() -> None:
     message = Message("greeting", "hello ü".encode(), lsn=33119640, time=1794778478647879, xid=845, previous=33119568)
     options = DebeziumOptions(topic_prefix="srv", version="3.6.3.Final")
-    record = message_record(message, options, PostgresConnector("db"), now=1794778479299)
+    record = message_record(message, options, "db", STRING, now=1794778479299)
     assert (record.topic, record.key) == ("srv.message", '{"prefix":"greeting"}')
     assert record.value == (
         '{"op":"m","ts_ms":1794778479299,"source":{"version":"3.6.3.Final","connector":"postgresql","name":"srv",'

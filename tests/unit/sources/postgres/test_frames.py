@@ -12,6 +12,7 @@ from tests.unit.sources.postgres.frame_builder import (
     describe_visible,
     frame,
     insert,
+    message,
     relation,
     truncate,
 )
@@ -19,6 +20,7 @@ from tests.unit.sources.postgres.frame_builder import (
 from headwater.event import Chunk, Position
 from headwater.sources.postgres.decode import decode, positions
 from headwater.sources.postgres.frames import ChunkBuilder
+from headwater.sources.postgres.message import MESSAGES
 from headwater.sources.postgres.pgoutput import Malformed, Relation
 from headwater.sources.postgres.position import at_lsn, flush_lsn
 
@@ -29,7 +31,7 @@ class Feed:
     """A builder, and the schemas of what it was told of."""
 
     def __init__(self, start: Position = START) -> None:
-        self.schemas = {}
+        self.schemas = {MESSAGES.id: MESSAGES}
         self.builder = ChunkBuilder(start, self._remember)
 
     def _remember(self, relation: Relation):
@@ -103,20 +105,56 @@ def test_a_transaction_cut_anywhere_gives_the_same_changes():
             assert all(chunk.first < position <= chunk.last for position in positions(chunk))
 
 
-def test_the_end_of_a_transaction_whose_last_change_filled_a_chunk_is_handed_on():
+def test_a_transaction_s_end_stands_with_its_last_change():
     feed = Feed()
-    feed.add(begin(100), relation(1), insert(1, ["1", "a"]))
+    feed.add(begin(100), relation(1), insert(1, ["1", "a"]), insert(1, ["2", "b"]))
     (piece,) = feed.take_all()
-    assert not piece.whole
+    assert (piece.whole, piece.last) == (False, Position(100, 1))
     assert not feed.builder.pending
 
     feed.add(commit(100, 108))
 
     assert feed.builder.pending
     (end,) = feed.take_all()
-    assert end.whole
+    assert (end.whole, end.changes, end.last) == (True, 1, Position(100, 2))
     assert flush_lsn(end.last) == 108
     assert not feed.builder.pending
+
+
+def test_a_message_in_a_transaction_is_one_of_its_changes():
+    feed = Feed()
+    feed.add(begin(100), relation(1), insert(1, ["1", "a"]), message("p", b"\0x", 96), commit(100, 108))
+
+    (chunk,) = feed.take_all()
+
+    assert chunk.last == Position(100, 2)
+    assert [(run.table, run.changes) for run in chunk.tables] == [("public.t", 1), (MESSAGES.table, 1)]
+    assert feed.rows(chunk)[1] == (MESSAGES.name, 100, 2, {"prefix": "p", "content": b"\0x"})
+
+
+def test_a_message_outside_of_transactions_has_a_position_that_no_commit_has():
+    feed = Feed()
+    feed.add(message("p", b"x", 100, transactional=False))
+    (chunk,) = feed.take_all()
+
+    assert chunk.whole
+    assert flush_lsn(chunk.last) == 100
+    (batch,) = decode(chunk, feed.schemas)
+    assert batch.op.to_pylist() == ["m"]
+    assert batch.records.column("transaction_id").to_pylist() == [None]
+    assert batch.last == chunk.last
+    # The next commit record may begin where the message ends.
+    feed.add(begin(100), relation(1), insert(1, ["1", "a"]), commit(100))
+    (following,) = feed.take_all()
+    assert chunk.last < positions(following)[0]
+
+
+def test_messages_that_nobody_wants_leave_no_trace():
+    builder = ChunkBuilder(START, describe, message=lambda prefix: prefix == "wanted")
+    builder.add(message("other", b"x", 100, transactional=False))
+    assert not builder.pending
+    builder.add(message("wanted", b"x", 200, transactional=False))
+    assert builder.pending
 
 
 def test_a_schema_change_inside_a_transaction_begins_a_new_chunk():

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.sources.postgres.frame_builder import SAME, begin, delete, insert, truncate, update
+from tests.unit.sources.postgres.frame_builder import SAME, begin, commit, delete, insert, message, truncate, update
 
 from headwater.event import Chunk, Position, TableRun
 from headwater.sources.postgres import kernels
-from headwater.sources.postgres.decode import Changes, scan
-from headwater.sources.postgres.pgoutput import TRUNCATE, XLOG_HEADER, Malformed
+from headwater.sources.postgres.changes import Changes, scan
+from headwater.sources.postgres.pgoutput import MESSAGE, TRUNCATE, XLOG_HEADER, Malformed
 from headwater.sources.postgres.plain import (
     Change,
     Row,
@@ -25,14 +25,16 @@ from headwater.sources.postgres.plain import (
 )
 
 COLUMNS = 3
-RELATIONS = (1, 2, 70_000)
-OPENED = (40, 3, 1_600_000_000_000_000, 5)
+RELATIONS = (1, 2, 70_000, 0)
+OPENED = (40, 3, 1_600_000_000_000_000, 5, 30)
 
 value = st.one_of(st.none(), st.just(SAME), st.binary(max_size=8))
 row = st.lists(value, min_size=COLUMNS, max_size=COLUMNS)
-relation_oid = st.sampled_from(RELATIONS)
+relation_oid = st.sampled_from(RELATIONS[:3])
 frame_of_any_kind = st.one_of(
     st.builds(begin, st.integers(1, 2**40), st.integers(1, 2**32 - 1)),
+    st.builds(commit, st.integers(1, 2**40), st.integers(1, 2**40)),
+    st.builds(message, st.just("p"), st.binary(max_size=4), st.integers(1, 2**40), transactional=st.booleans()),
     st.builds(insert, relation_oid, row, st.integers(0, 2**40)),
     st.builds(update, relation_oid, row, st.one_of(st.none(), row), st.sampled_from([b"K", b"O"])),
     st.builds(delete, relation_oid, row, st.sampled_from([b"K", b"O"])),
@@ -48,12 +50,17 @@ GOLDEN = [
     truncate(1, 2),
     delete(70_000, ["1", None, None]),
     delete(1, ["1", "a", None], b"O"),
+    message("p", b"in", 98),
+    commit(100, 108),
+    message("p", b"out", 116, transactional=False),
+    begin(200),
+    insert(1, ["2", None, None]),
 ]
 
 
 def scanned(frames: bytes, lengths: list[int]) -> Changes:
     runs = [TableRun(relation, str(relation), "", 0) for relation in RELATIONS]
-    context = dict(zip(("commit", "ordinal", "time", "xid"), OPENED, strict=True))
+    context = dict(zip(("commit", "ordinal", "time", "xid", "previous"), OPENED, strict=True))
     chunk = Chunk(frames, np.array(lengths, dtype=np.uint32), Position(0), Position(0), whole=True, context=context)
     return scan(np.frombuffer(bytearray(frames), dtype=np.uint8), chunk, runs)
 
@@ -65,8 +72,10 @@ def bounds(frames: bytes, changes: Changes) -> list[Row | None]:
     new, old = (np.full((COLUMNS, rows), -9, np.int64) for _ in range(2))
     new_size, old_size = (np.full((COLUMNS, rows), -9, np.int32) for _ in range(2))
     array = np.frombuffer(bytearray(frames), dtype=np.uint8)
+    # A message has no tuple; the kernel passes over what has none.
+    kind = np.where(changes.kind == MESSAGE, TRUNCATE, changes.kind).astype(np.uint8)
     bad = kernels.tuple_bounds(
-        array, changes.kind, changes.start, changes.end, COLUMNS, has_new, new, new_size, has_old, old, old_size
+        array, kind, changes.start, changes.end, COLUMNS, has_new, new, new_size, has_old, old, old_size
     )
     if bad >= 0:
         raise Malformed(bad, 0)
@@ -77,7 +86,7 @@ def bounds(frames: bytes, changes: Changes) -> list[Row | None]:
 
     return [
         None
-        if changes.kind[r] == TRUNCATE
+        if kind[r] == TRUNCATE
         else Row(
             chr(has_old[r]) if has_old[r] else "",
             image(r, old, old_size) if has_old[r] else None,
@@ -90,7 +99,8 @@ def bounds(frames: bytes, changes: Changes) -> list[Row | None]:
 def by_kernel(frames: bytes, lengths: list[int]) -> tuple[list[tuple[int, ...]], list[Row | None]]:
     changes = scanned(frames, lengths)
     relations = [RELATIONS[run] if run >= 0 else -1 for run in changes.run]
-    columns = (changes.kind, relations, changes.lsn, changes.commit, changes.ordinal, changes.time, changes.xid)
+    numbers = (changes.lsn, changes.commit, changes.ordinal, changes.time, changes.xid, changes.previous)
+    columns = (changes.kind, relations, *numbers)
     return [tuple(int(part) for part in each) for each in zip(*columns, strict=True)], bounds(frames, changes)
 
 
@@ -100,11 +110,16 @@ def by_twin(frames: bytes, lengths: list[int]) -> tuple[list[tuple[int, ...]], l
     def fields(c: Change) -> tuple[int, ...]:
         relation = c.relation if c.relation in RELATIONS else -1
         # Log addresses are signed in Arrow; no real one reaches the sign.
-        lsn, commit = (n - (1 << 64) if n >> 63 else n for n in (c.lsn, c.commit))
-        return (c.kind, relation, lsn, commit, c.ordinal, c.time, c.xid)
+        lsn, at, previous = (_signed(n) for n in (c.lsn, c.commit, c.previous))
+        return (c.kind, relation, lsn, at, c.ordinal, c.time, c.xid, previous)
 
-    rows = [None if c.kind == TRUNCATE else parse_row(c.message, COLUMNS) for c in changes]
+    rows = [None if c.kind in (TRUNCATE, MESSAGE) else parse_row(c.message, COLUMNS) for c in changes]
     return [fields(c) for c in changes], rows
+
+
+def _signed(number: int) -> int:
+    number %= 1 << 64
+    return number - (1 << 64) if number >> 63 else number
 
 
 def outcome(way, frames: bytes, lengths: list[int]):
@@ -119,14 +134,17 @@ def test_known_frames_give_known_changes(way):
     found, rows = way(b"".join(GOLDEN), [len(each) for each in GOLDEN])
 
     kinds = "".join(chr(each[0]) for each in found)
-    assert kinds == "IIUUUTTDD"
-    assert [each[4] for each in found] == list(range(1, 10))
-    assert {each[3] for each in found} == {100}
-    assert [each[1] for each in found] == [1, 2, 1, 1, 1, 1, 2, 70_000, 1]
+    assert kinds == "IIUUUTTDDMMI"
+    assert [each[4] for each in found] == [*range(1, 11), 1, 1]
+    # A message outside of transactions is where nothing else can be, and the end of what came before.
+    assert [each[3] for each in found] == [100] * 10 + [115, 200]
+    assert [each[6] for each in found] == [7] * 10 + [-1, 7]
+    assert [each[7] for each in found] == [30] * 10 + [116, 116]
+    assert [each[1] for each in found] == [1, 2, 1, 1, 1, 1, 2, 70_000, 1, 0, 0, 1]
     sizes = [row and row.new and [size for _start, size in row.new] for row in rows]
     # Left-out values come from the old row under O, only the key's under K, and stay left out without one.
     assert sizes[:5] == [[1, -1, 2], [1, 0, 1], [1, 3, -1], [3, -2, 1], [1, -2, 1]]
-    assert [row.old_kind for row in rows if row] == ["", "", "O", "K", "", "K", "O"]
+    assert [row.old_kind for row in rows if row] == ["", "", "O", "K", "", "K", "O", ""]
 
 
 @given(st.lists(frame_of_any_kind, max_size=12))

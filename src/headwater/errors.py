@@ -45,3 +45,6 @@ class Usage(HeadwaterError):
 
 class Unrepresentable(Stop):
     """A value that the target type cannot hold; never changed silently."""
+
+    # The column it stands in, when one column is to blame.
+    column: str = ""

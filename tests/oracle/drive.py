@@ -41,20 +41,41 @@ def record_debezium(server: PostgresServer, case: Case, database: str, directory
         return stream(server, case, database, debezium)
 
 
+def record_headwater(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
+    """Headwater's events for a case, in a new database of the server."""
+    with prepared(server, case, database):
+        events = snapshot_of(server, case, database, ours)
+        run_blocks(server, database, case.script.stream)
+        return events + streamed(server, case, database, ours)
+
+
 def both(
     server: PostgresServer, case: Case, database: str, directory: Path, ours: Ours
 ) -> tuple[list[DebeziumEvent], list[DebeziumEvent]]:
     """(Debezium's, Headwater's) events of a case: one publication, the same transactions, a slot for each."""
-    url = server.url(database)
-    our_properties = {**BASE, **case.properties, "slot.name": "headwater"}
     with prepared(server, case, database):
-        with Debezium(url, {**BASE, **case.properties}, directory) as debezium:
+        with Debezium(server.url(database), {**BASE, **case.properties}, directory) as debezium:
             wait_until_streaming(server, database, debezium)
-            our_events = ours(url, {**our_properties, "snapshot.mode": "initial_only"})
-            server.execute("select pg_create_logical_replication_slot('headwater', 'pgoutput')", database=database)
+            our_events = snapshot_of(server, case, database, ours)
             their_events = stream(server, case, database, debezium)
-        our_events += ours(url, {**our_properties, "snapshot.mode": "no_data"})
-    return their_events, [event for event in our_events if not is_end(event)]
+        our_events += streamed(server, case, database, ours)
+    return their_events, our_events
+
+
+def snapshot_of(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
+    """Our events of the rows that are there, and a slot for what comes next."""
+    events = ours(server.url(database), _ours(case, "initial_only"))
+    server.execute("select pg_create_logical_replication_slot('headwater', 'pgoutput')", database=database)
+    return events
+
+
+def streamed(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
+    """Our events of what that slot has collected."""
+    return [event for event in ours(server.url(database), _ours(case, "no_data")) if not is_end(event)]
+
+
+def _ours(case: Case, mode: str) -> dict[str, str]:
+    return {**BASE, **case.properties, "slot.name": "headwater", "snapshot.mode": mode}
 
 
 def stream(server: PostgresServer, case: Case, database: str, debezium: Debezium) -> list[DebeziumEvent]:

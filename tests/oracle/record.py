@@ -15,6 +15,9 @@ from headwater.testing.postgres import PostgresServer
 from .cases import CASES, Case
 from .drive import record_debezium
 from .recording import Recording, golden_file, save
+from .transform_cases import TRANSFORM_CASES
+
+ALL = (*CASES, *TRANSFORM_CASES)
 
 
 def main() -> None:
@@ -30,11 +33,11 @@ def main() -> None:
 
 def chosen(names: list[str], server: PostgresServer) -> list[Case]:
     if names:
-        return [case for case in CASES if case.name in names or case.sql in names]
+        return [case for case in ALL if case.name in names or case.sql in names]
     (has_xml,) = server.execute(
         "select exists (select from pg_config where name = 'CONFIGURE' and setting like '%%libxml%%')"
     )[0]
-    return [case for case in CASES if has_xml or not case.needs_xml]
+    return [case for case in ALL if has_xml or not case.needs_xml]
 
 
 def record(server: PostgresServer, case: Case, postgres: str) -> None:

@@ -12,6 +12,7 @@ from headwater.testing.debezium import DebeziumEvent
 from .cases import CASES, GOLDEN
 from .compare import LIVE, RECORDED, differences
 from .recording import golden_file, load, split_schema
+from .transform_cases import TRANSFORM_CASES
 
 EVENTS = load(GOLDEN / "operations.defaults.json").events
 UPDATE = next(event for event in EVENTS if event.topic == "srv.public.plain" and '"op":"u"' in str(event.value))
@@ -24,7 +25,7 @@ def altered(change: Callable[[str], str]) -> DebeziumEvent:
 
 
 def test_every_case_has_its_recording() -> None:
-    assert [case.name for case in CASES if not golden_file(case).exists()] == []
+    assert [case.name for case in (*CASES, *TRANSFORM_CASES) if not golden_file(case).exists()] == []
 
 
 def test_events_equal_themselves() -> None:

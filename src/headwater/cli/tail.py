@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from headwater.errors import Usage
-from headwater.event import ChangeBatch, Chunk
+from headwater.event import ChangeBatch, Chunk, TableSchema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
 from headwater.options import parse_options, split_options
@@ -110,16 +110,18 @@ def encoder(source: Source, form: str, options: DebeziumOptions, sections: Seque
     chain = reader_chain(sections, options, rows=form == "flat")
     stream = EventStream(options, source.connector(source.facts()), chain)
 
-    def decoded(log: Log, chunk: Chunk) -> list[ChangeBatch]:
-        return source.decode(chunk, {run.schema: log.schema(run.schema) for run in chunk.tables})
+    def schemas(log: Log, chunk: Chunk) -> dict[str, TableSchema]:
+        return {run.schema: log.schema(run.schema) for run in chunk.tables}
 
     def events(log: Log, chunk: Chunk) -> Iterator[str]:
         # A tombstone has no value and is left out.
-        values = stream.events(decoded(log, chunk), time.time_ns()).column("value")
+        decoded = source.decode_events(chunk, schemas(log, chunk))
+        values = stream.events(decoded, time.time_ns()).column("value")
         return (value for value in values.to_pylist() if value is not None)
 
     def lines(log: Log, chunk: Chunk) -> Iterator[str]:
-        return flat_lines(chain.apply_all([batch for batch in decoded(log, chunk) if not batch.table.message]))
+        decoded = source.decode(chunk, schemas(log, chunk))
+        return flat_lines(chain.apply_all([batch for batch in decoded if not batch.table.message]))
 
     return lines if form == "flat" else events
 

@@ -59,8 +59,10 @@ class TableSchema:
 
     @property
     def event_key(self) -> tuple[str, ...]:
-        """What an event names its row by: the primary key; without one, the unique index that the source found fit."""
-        return self.key or tuple(self.detail.get("unique_key", ()))
+        """What an event names its row by: the primary key; without one, the unique index that the source found fit,
+        as far as its columns are captured."""
+        unique = tuple(self.detail.get("unique_key", ()))
+        return self.key or (unique if {column.name for column in self.columns}.issuperset(unique) else ())
 
     @cached_property
     def id(self) -> str:

@@ -51,9 +51,9 @@ class Sink(ABC):
 
     type: ClassVar[str]
     options_class: ClassVar[builtins.type[SinkOptions]]
-    # Whether `write` is given the log's messages too, as changes of a table with `TableSchema.message`; it is never
-    # loaded. For sinks of events: a mirror of tables has no place for them.
-    takes_messages: ClassVar[bool] = False
+    # A sink of events is no mirror of tables: `write` is given the log's messages too, as changes of a table with
+    # `TableSchema.message` (never loaded), and values that no lake type can hold as text (`Source.decode_events`).
+    writes_events: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, options: Any, *, pipeline: str) -> None:

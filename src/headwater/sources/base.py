@@ -262,6 +262,13 @@ class Source(ABC):
 
         `schemas` maps TableRun.schema to its definition. Pure: the same chunk gives the same batches."""
 
+    @classmethod
+    def decode_events(
+        cls, chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None
+    ) -> list[ChangeBatch]:
+        """As `decode`, for events: what the column's lake type cannot hold comes as text, and the format decides."""
+        return cls.decode(chunk, schemas, tables)
+
     @staticmethod
     @abstractmethod
     def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:

@@ -21,6 +21,6 @@ def event_rows(
     """The changes of the slice as Debezium events, in log order."""
     target = arrow_schema(event_schema())
     stream = EventStream(options, source_class(part.source).connector(facts), transforms)
-    for decoded in decode_slice(part):
+    for decoded in decode_slice(part, events=True):
         records = stream.events(decoded, time.time_ns(), part.after, part.upto)
         yield from records.cast(target).combine_chunks().to_batches()

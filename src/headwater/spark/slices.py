@@ -103,16 +103,17 @@ def _slice(
     return Slice(str(journal.path), str(about["source"]), after, upto, owned, places)
 
 
-def read_slice(part: Slice) -> Iterator[list[ChangeBatch]]:
-    """The changes of a slice, block by block in order."""
-    for decoded in decode_slice(part):
+def read_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBatch]]:
+    """The changes of a slice, block by block in order; `events`: for making events of them."""
+    for decoded in decode_slice(part, events=events):
         kept = (batch.between(part.after, part.upto) for batch in decoded)
         yield [batch for batch in kept if len(batch)]
 
 
-def decode_slice(part: Slice) -> Iterator[list[ChangeBatch]]:
+def decode_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBatch]]:
     """The changes of all blocks that a slice touches, block by block; decoded some blocks ahead by threads."""
-    decode = source_class(part.source).decode
+    source = source_class(part.source)
+    decode = source.decode_events if events else source.decode
     journal = Journal(part.journal)
     tables = None if part.tables is None else set(part.tables)
     schemas: dict[str, TableSchema] = {}

@@ -64,7 +64,7 @@ def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: boo
     yield {"table": "", "changes": 0, "upto": upto}
     gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
     try:
-        for decoded in read_slice(part):
+        for decoded in read_slice(part, events=sink.writes_events):
             for batch in decoded:
                 gathered[batch.table.table].append(batch)
     except HeadwaterError as error:
@@ -73,7 +73,7 @@ def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: boo
     for table, batches in gathered.items():
         began = time.perf_counter()
         newest = batches[-1].table
-        if newest.message and not sink.takes_messages:
+        if newest.message and not sink.writes_events:
             continue
         try:
             if load_first and not newest.message and sink.table_position(newest) is None:

@@ -32,8 +32,11 @@ class EventStream:
 
         `decoded` has every table of the chunk, without rows where none lies in between: the ends of
         transactions are known from all of them."""
-        wanted = self._transforms.apply_all([batch.between(after, upto) for batch in decoded])
-        parts = [(batch, self._encoder.encode(batch, moment_of(batch, now))) for batch in wanted if len(batch)]
+        parts = []
+        for whole in decoded:
+            batch = self._transforms.apply(whole.between(after, upto))
+            if len(batch):
+                parts.append((batch, self._encoder.encode(batch, moment_of(batch, whole, now))))
         return in_log_order(parts, self._boundaries(decoded, after, upto))
 
     def _boundaries(
@@ -43,8 +46,13 @@ class EventStream:
         return [] if orders is None else list(boundaries(self._options, orders, after, upto))
 
 
-def moment_of(batch: ChangeBatch, now: int) -> Moment:
-    """What the events of a batch have in common; rows of a snapshot know whether they begin or end it."""
-    marks = batch.records.schema.metadata or {}
+def moment_of(batch: ChangeBatch, whole: ChangeBatch, now: int) -> Moment:
+    """What the events of a batch have in common. Rows of a snapshot know whether they begin or end it, if they are
+    still there: `batch` is what was left of `whole`."""
+    marks = whole.records.schema.metadata or {}
     first, last = (marks.get(key, b"true").decode() for key in (b"first", b"last"))
-    return Moment(now=now, first=first, last=last)
+    return Moment(
+        now=now,
+        first=first if batch.first == whole.first else "true",
+        last=last if batch.last == whole.last else "true",
+    )

@@ -60,12 +60,25 @@ index as (
   from relation r
   join pg_catalog.pg_index i on i.indrelid = r.oid
   where i.indisprimary or i.indisreplident
+),
+-- The unique index that stands for a missing primary key in events; several: as JDBC lists them, clustered first,
+-- then by name. One that does not hold for every row (partial) or is made of expressions identifies nothing.
+substitute as (
+  select distinct on (i.indrelid) i.indrelid,
+         (select pg_catalog.json_agg(k.attnum order by k.place)
+          from pg_catalog.unnest(i.indkey::smallint[]) with ordinality k (attnum, place)
+          where k.place <= i.indnkeyatts) as attnums
+  from relation r
+  join pg_catalog.pg_index i on i.indrelid = r.oid
+  join pg_catalog.pg_class x on x.oid = i.indexrelid
+  where i.indisunique and not i.indisprimary and i.indisvalid and i.indpred is null and i.indexprs is null
+  order by i.indrelid, not i.indisclustered, x.relname
 )
 select
   (select pg_catalog.json_agg(pg_catalog.json_build_object(
      'oid', r.oid::bigint, 'schema', r.nspname, 'name', r.relname, 'kind', r.relkind,
      'persistence', r.relpersistence, 'replica_identity', r.relreplident,
-     'key', p.attnums, 'index', i.attnums,
+     'key', p.attnums, 'index', i.attnums, 'unique', u.attnums,
      'parent', case when r.relispartition then
         (select h.inhparent::bigint from pg_catalog.pg_inherits h where h.inhrelid = r.oid limit 1) end,
      'root', case when r.relispartition then pg_catalog.pg_partition_root(r.oid)::oid::bigint end,
@@ -80,7 +93,8 @@ select
      from attribute a group by a.attrelid
    ) c on c.attrelid = r.oid
    left join index p on p.indrelid = r.oid and p.indisprimary
-   left join index i on i.indrelid = r.oid and i.indisreplident),
+   left join index i on i.indrelid = r.oid and i.indisreplident
+   left join substitute u on u.indrelid = r.oid),
   (select pg_catalog.json_agg(pg_catalog.json_build_object(
      'oid', k.oid::bigint, 'name', k.typname, 'schema', k.nspname, 'kind', k.typtype,
      'base', k.typbasetype::bigint, 'base_typmod', k.typtypmod, 'dimensions', k.typndims,
@@ -115,6 +129,8 @@ def _table(relation: Mapping[str, Any], known: Mapping[int, PgType]) -> TableSch
     detail = {name: relation[name] for name in ("oid", "replica_identity", "kind", "persistence")}
     detail |= {name: relation[name] for name in ("parent", "root") if relation[name] is not None}
     key = tuple(names[attnum] for attnum in relation["key"] or ())
+    if not key and relation["unique"]:
+        detail["unique_key"] = [names[attnum] for attnum in relation["unique"]]
     return TableSchema(
         schema=relation["schema"],
         name=relation["name"],

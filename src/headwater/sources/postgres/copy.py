@@ -30,7 +30,7 @@ def copy_rows(
     """The rows of one chunk as they were in the exported snapshot, as changes with op `r`."""
     for lines in copy_text(connection, chunk, snapshot_name):
         rows = parse_text(lines, chunk.table)
-        yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken)
+        yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken, snapshot.detail.get("xid"))
 
 
 def copy_text(
@@ -156,23 +156,31 @@ def parse_text(text: npt.NDArray[np.uint8], table: TableSchema) -> pa.StructArra
 
 
 def read_batch(
-    table: TableSchema, after: pa.StructArray, position: Position, taken: int, *, numbered: bool = False
+    table: TableSchema,
+    after: pa.StructArray,
+    position: Position,
+    taken: int,
+    xid: int | None,
+    *,
+    numbered: bool = False,
 ) -> ChangeBatch:
-    """Snapshot rows as changes: op `r`, all at the snapshot's position, or `numbered` from behind it."""
+    """Snapshot rows as changes: op `r`, all at the snapshot's position, or `numbered` from behind it. `xid` is the
+    newest transaction that the snapshot sees."""
     rows = len(after)
     # As long as the next power of two, to serve the next batch too: filling them took a fifth of a snapshot's time.
     room = 1 << max(0, rows - 1).bit_length()
-    op, commit, ordinal, time, xid, before, unchanged = (
-        column.slice(0, rows) for column in _same_for_all(table.arrow, room, position.commit, position.ordinal, taken)
-    )
+    same = _same_for_all(table.arrow, room, position.commit, position.ordinal, taken, xid)
+    op, commit, ordinal, time, transaction, before, unchanged = (column.slice(0, rows) for column in same)
     if numbered:
         ordinal = pa.array(np.arange(1, rows + 1) + position.ordinal)
-    arrays = [op, commit, ordinal, commit, time, xid, before, after, unchanged]
+    arrays = [op, commit, ordinal, commit, time, transaction, before, after, unchanged]
     return ChangeBatch(table, pa.RecordBatch.from_arrays(arrays, schema=change_schema(table)))
 
 
 @lru_cache(maxsize=4)
-def _same_for_all(row: pa.DataType, rows: int, commit: int, ordinal: int, taken: int) -> tuple[pa.Array, ...]:
+def _same_for_all(
+    row: pa.DataType, rows: int, commit: int, ordinal: int, taken: int, xid: int | None
+) -> tuple[pa.Array, ...]:
     """The columns in which the changes of a snapshot do not differ."""
 
     def constant(value: object, kind: pa.DataType) -> pa.Array:
@@ -183,7 +191,7 @@ def _same_for_all(row: pa.DataType, rows: int, commit: int, ordinal: int, taken:
         constant(commit, pa.int64()),
         constant(ordinal, pa.int64()),
         constant(taken, pa.timestamp("us", tz="UTC")),
-        pa.nulls(rows, pa.int64()),
+        constant(xid, pa.int64()),
         pa.nulls(rows, row),
         pa.nulls(rows, pa.list_(pa.string())),
     )

@@ -26,7 +26,8 @@ class CopyLog(Log):
         self._held = ExitStack()
         taken: Snapshot = self._held.enter_context(snapshot)
         self._schemas = {chunk.table.id: chunk.table for chunk in taken.chunks}
-        self._chunks = _marked(_pieces(options, taken.chunks, taken))
+        first = taken.chunks[0].table.table if taken.chunks else ""
+        self._chunks = _marked(_pieces(options, taken.chunks, taken), first)
         self._end = taken.position
         self._last = _before(taken)
         self._finished = False
@@ -75,22 +76,24 @@ def _pieces(options: PostgresOptions, chunks: Sequence[CopyChunk], snapshot: Sna
                     last=upto,
                     whole=False,
                     tables=(TableRun(table.detail["oid"], table.table, table.id, rows),),
-                    context={"copy": True, "time": snapshot.taken, "first": "true", "last": "true"},
+                    context={"copy": True, "time": snapshot.taken, "xid": snapshot.detail["xid"]},
                     commit_time=snapshot.taken,
                 )
                 at = upto
 
 
-def _marked(pieces: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Chunks that know whether they begin or end the snapshot or a table; one is held back to know."""
+def _marked(pieces: Iterator[Chunk], first_table: str) -> Iterator[Chunk]:
+    """Chunks that know whether they begin or end the snapshot or a table; one is held back to know.
+
+    As Debezium has it: only a row of the first table is the first, whichever has rows has the last."""
     before: Chunk | None = None
     piece = next(pieces, None)
     while piece is not None:
         after = next(pieces, None)
         first = last = "true"
-        if before is None:
+        if before is None and piece.tables[0].table == first_table:
             first = "first"
-        elif before.tables[0].table != piece.tables[0].table:
+        elif before is None or before.tables[0].table != piece.tables[0].table:
             first = "first_in_data_collection"
         if after is None:
             last = "last"

@@ -6,32 +6,41 @@ module puts the columns together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.errors import Stop
+from headwater.errors import Stop, Unrepresentable
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.changes import Bytes, Changes, Longs, scan, writable
 from headwater.sources.postgres.copy import parse_text, read_batch
 from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed, parse_message
 from headwater.sources.postgres.timeline import PostgresTimeline
+from headwater.sources.postgres.types import with_cast
 
 _OPERATION = pa.array(["c", "u", "d", "t", "m"], pa.string())
 _OPERATION_CODE = np.zeros(256, dtype=np.int8)
 _OPERATION_CODE[list(b"IUDTM")] = [0, 1, 2, 3, 4]
 
 
-def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
-    """See `Source.decode`."""
+def decode(
+    chunk: Chunk,
+    schemas: Mapping[str, TableSchema],
+    tables: set[str] | None = None,
+    *,
+    numeric_as_text: bool = False,
+) -> list[ChangeBatch]:
+    """See `Source.decode`, and `Source.decode_events` for `numeric_as_text`: a column of this chunk's batch is text
+    when a NaN or an infinity stands in it."""
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
     if not runs:
         return []
     if chunk.context.get("copy"):
-        return [_copied(chunk, schemas[runs[0].schema])]
+        return [_made(partial(_copied, chunk), schemas[runs[0].schema], numeric_as_text)]
     frames = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
@@ -39,13 +48,29 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
         if count != run.changes:
             raise Stop(f"a chunk of the log has {count} changes of {run.table}; its index says {run.changes}")
     timeline = PostgresTimeline(frames, chunk, schemas, changes)
-    return [_batch(frames, changes.of_run(i), schemas[run.schema], timeline) for i, run in enumerate(runs)]
+    return [
+        _made(partial(_batch, frames, changes.of_run(i), timeline), schemas[run.schema], numeric_as_text)
+        for i, run in enumerate(runs)
+    ]
+
+
+def _made(make: Callable[[TableSchema], ChangeBatch], table: TableSchema, numeric_as_text: bool) -> ChangeBatch:
+    while True:
+        try:
+            return make(table)
+        except Unrepresentable as error:
+            blamed = [c for c in table.columns if c.name == error.column and pa.types.is_decimal128(c.arrow)]
+            if not numeric_as_text or not blamed:
+                raise
+            casts = {f"{table.table}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
+            table = with_cast(table, {**casts, f"{table.table}.{error.column}": "string"})
 
 
 def _copied(chunk: Chunk, table: TableSchema) -> ChangeBatch:
     """Rows of a snapshot that went through the journal, numbered like the changes of one transaction."""
     text = np.frombuffer(chunk.frames, dtype=np.uint8).copy()
-    batch = read_batch(table, parse_text(text, table), chunk.first, chunk.context["time"], numbered=True)
+    time, xid = chunk.context["time"], chunk.context.get("xid")
+    batch = read_batch(table, parse_text(text, table), chunk.first, time, xid, numbered=True)
     # Debezium marks the first and the last row of a snapshot and of each table in it.
     marks = {key: chunk.context[key] for key in ("first", "last")}
     return ChangeBatch(table, batch.records.replace_schema_metadata(marks))
@@ -63,7 +88,7 @@ def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
     return [Position(commit, ordinal) for commit, ordinal in pairs]
 
 
-def _batch(frames: Bytes, changes: Changes, table: TableSchema, timeline: PostgresTimeline) -> ChangeBatch:
+def _batch(frames: Bytes, changes: Changes, timeline: PostgresTimeline, table: TableSchema) -> ChangeBatch:
     if table.message:
         before, after, unchanged = _messages(frames, changes, table)
     else:

@@ -155,7 +155,7 @@ class Postgres(Source):
                 position=at_lsn(exported.lsn),
                 taken=now_microseconds(),
                 chunks=plan_chunks(connection, now, published, tasks),
-                detail={"snapshot": exported.snapshot},
+                detail={"snapshot": exported.snapshot, "xid": _last_seen(connection, exported.snapshot)},
             )
 
     def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
@@ -208,6 +208,14 @@ class Postgres(Source):
         from headwater.sources.postgres.decode import decode
 
         return decode(chunk, schemas, tables)
+
+    @classmethod
+    def decode_events(
+        cls, chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None
+    ) -> list[ChangeBatch]:
+        from headwater.sources.postgres.decode import decode
+
+        return decode(chunk, schemas, tables, numeric_as_text=True)
 
     @staticmethod
     def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
@@ -351,6 +359,15 @@ def in_recovery(connection: psycopg.Connection[Any]) -> bool:
     """Whether the server is a standby."""
     row = connection.execute("select pg_is_in_recovery()").fetchone()
     return bool(row and row[0])
+
+
+def _last_seen(connection: psycopg.Connection[Any], snapshot: str) -> int:
+    """The newest transaction that a snapshot may see."""
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read, read only")
+        connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
+        row = connection.execute("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1").fetchone()
+    return int(row[0]) if row else 0
 
 
 def written_lsn(connection: psycopg.Connection[Any]) -> int:

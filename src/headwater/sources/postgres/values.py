@@ -187,12 +187,14 @@ class _Values:
         data, starts, lengths = self.texts
         text = data[starts[row] : starts[row] + lengths[row]].tobytes()
         place = self.place if self.table else f"<schema>.<table>.{self.column.name}"
-        # `from None`: what Arrow says would show the value.
-        raise Unrepresentable(
+        error = Unrepresentable(
             f"column {self.place} ({self.column.type}) holds a value that {_name(self.column.arrow)} cannot",
             f'To keep the server\'s text instead: source.cast: {{"{place}": string}}',
             cause=f"{_reason(text, self.column)} (value {row} of {self.rows}, {len(text)} bytes)",
-        ) from None
+        )
+        error.column = self.column.name
+        # `from None`: what Arrow says would show the value.
+        raise error from None
 
 
 def _room(size: int) -> Bytes:

@@ -171,8 +171,14 @@ class Flatten(EventTransform):
     def _dropped(self, events: Events) -> Iterator[Events]:
         header = self.options.drop_fields_header
         node = next((node for name, node in events.headers if name == header), None) if header else None
-        if node is None:
+        if node is None or events.value is None:
             yield events
+            return
+        # What a delete became without a row stays as it is, key and schema.
+        gone = events.value.is_null
+        if gone.any():
+            yield events.where(gone)
+            yield from () if gone.all() else self._dropped(events.where(~gone))
             return
         for listed, group in events.by(node.values.to_arrow()):
             names = [] if listed is None else json.loads(listed)

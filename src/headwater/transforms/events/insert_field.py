@@ -48,14 +48,14 @@ class InsertField(EventTransform):
         target = events.value if options.into == "value" else events.key
         if not isinstance(target, Struct):
             return [events]
-        if options.static_field:
-            target = _with(target, options.static_field, constant(quote(options.static_value), rows))
         if options.topic_field:
             target = _with(target, options.topic_field, constant(quote(events.topic), rows))
         if options.timestamp_field:
             now = constant(str(events.context.now), rows, TIMESTAMP)
             given = now if events.timestamp is None else Leaf(TIMESTAMP, long_text(events.timestamp))
             target = _with(target, options.timestamp_field, given)
+        if options.static_field:
+            target = _with(target, options.static_field, constant(quote(options.static_value), rows))
         return [replace(events, value=target) if options.into == "value" else replace(events, key=target)]
 
 

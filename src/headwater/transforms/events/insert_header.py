@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from headwater.formats.connect import quote
+from headwater.formats.connect import STRING, Schema, quote
 from headwater.options import option
 from headwater.transforms.base import EventOptions, EventTransform
 from headwater.transforms.events_model import Events, constant
@@ -17,7 +19,7 @@ class InsertHeaderOptions(EventOptions):
     """What a user may say about a header to insert."""
 
     header: str = option(help="its name")
-    value: str = option(help="its text", aliases=["value.literal"])
+    value: str = option(help='its text, or a list of texts: ["a", "b"]', aliases=["value.literal"])
 
 
 class InsertHeader(EventTransform):
@@ -30,7 +32,17 @@ class InsertHeader(EventTransform):
 
     def __init__(self, options: InsertHeaderOptions) -> None:
         self.options = options
+        self._text, self._schema = _literal(options.value)
 
     def apply(self, events: Events) -> Iterable[Events]:
-        header = (self.options.header, constant(quote(self.options.value), len(events)))
+        header = (self.options.header, constant(self._text, len(events), self._schema))
         return [replace(events, headers=(*events.headers, header))]
+
+
+def _literal(value: str) -> tuple[str, Schema]:
+    """JSON text and schema of a constant. Connect reads numbers out of it too; here they stay text."""
+    with suppress(ValueError):
+        listed = json.loads(value)
+        if isinstance(listed, list) and all(isinstance(each, str) for each in listed):
+            return "[" + ",".join(map(quote, listed)) + "]", Schema("array", items=STRING)
+    return quote(value), STRING

@@ -1,19 +1,13 @@
-"""What real Debezium was asked about its transforms: SQL files of tests/golden/debezium under transform settings.
-
-`python -m tests.integration.transform_cases [CASE …]` records them anew; needs the `oracle` extra and Java.
-"""
+"""What Debezium is asked about its transforms and Kafka Connect's: the SQL of tests/golden/debezium under settings."""
 
 from __future__ import annotations
 
-import sys
-
-from tests.oracle.cases import Case
-
-from headwater.testing.postgres import PostgresServer
+from .cases import Case
 
 _ROUTER = {"transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter"}
 _UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}
 _LOGICAL = {"transforms": "shards", "transforms.shards.type": "io.debezium.transforms.ByLogicalTableRouter"}
+_HEADER = "org.apache.kafka.connect.transforms.InsertHeader"
 # Only the outbox table's own events go through the router.
 _ONLY_OUTBOX = {
     "transforms.outbox.predicate": "isOutbox",
@@ -40,6 +34,13 @@ def _flatten(variant: str, **more: str) -> Case:
     return Case("flatten", variant, {**_UNWRAP, "skipped.operations": "none", **options})
 
 
+def _connect(variant: str, *transforms: dict[str, str], **properties: str) -> Case:
+    """A chain of Connect's own transforms and Debezium's small ones."""
+    chain = {f"t{number}": transform for number, transform in enumerate(transforms)}
+    options = {f"transforms.{alias}.{name}": value for alias, each in chain.items() for name, value in each.items()}
+    return Case("flatten", variant, {"transforms": ",".join(chain), **options, **properties})
+
+
 def _shards(variant: str, **more: str) -> Case:
     options = {f"transforms.shards.{name.replace('__', '.')}": value for name, value in more.items()}
     replaced = {"transforms.shards.topic.regex": r"(.*)\.customers_(.*)"}
@@ -47,7 +48,7 @@ def _shards(variant: str, **more: str) -> Case:
     return Case("shards", variant, {**_LOGICAL, **replaced, **options})
 
 
-CASES = (
+TRANSFORM_CASES = (
     _outbox("defaults"),
     _outbox(
         "placed",
@@ -84,19 +85,52 @@ CASES = (
     _shards("defaults"),
     _shards("named", key__field__name="shard", key__field__regex=r"(.*)\.customers_(.*)", key__field__replacement="$2"),
     _shards("plain", key__enforce__uniqueness="false"),
+    _connect(
+        "dropped",
+        {"type": _HEADER, "header": "without", "value.literal": '["name", "id"]'},
+        {
+            "type": _UNWRAP["transforms.unwrap.type"],
+            "drop.fields.header.name": "without",
+            "drop.fields.from.key": "true",
+        },
+    ),
+    _connect(
+        "dropped_required",
+        {"type": _HEADER, "header": "without", "value.literal": '["price", "region"]'},
+        {
+            "type": _UNWRAP["transforms.unwrap.type"],
+            "drop.fields.header.name": "without",
+            "drop.fields.keep.schema.compatible": "false",
+        },
+    ),
+    _connect(
+        "inserted",
+        {"type": _UNWRAP["transforms.unwrap.type"], "delete.tombstone.handling.mode": "rewrite"},
+        {
+            "type": "org.apache.kafka.connect.transforms.InsertField$Value",
+            "static.field": "origin",
+            "static.value": "shop",
+            "topic.field": "topic!",
+        },
+        {"type": _HEADER, "header": "tenant", "value.literal": "acme"},
+    ),
+    _connect(
+        "from_header",
+        {"type": _HEADER, "header": "tenant", "value.literal": "acme"},
+        {
+            "type": "io.debezium.transforms.HeaderToValue",
+            "headers": "tenant",
+            "fields": "tenant",
+            "operation": "move",
+        },
+        **{"tombstones.on.delete": "false"},
+    ),
+    _connect(
+        "rerouted",
+        {
+            "type": "org.apache.kafka.connect.transforms.RegexRouter",
+            "regex": r"srv\.public\.(.*)",
+            "replacement": "all.$1",
+        },
+    ),
 )
-
-
-def main() -> None:
-    """Record the named cases, or all of them."""
-    from tests.oracle.record import record
-
-    with PostgresServer() as server:
-        (version,) = server.execute("show server_version")[0]
-        for case in CASES:
-            if not sys.argv[1:] or case.name in sys.argv[1:] or case.sql in sys.argv[1:]:
-                record(server, case, str(version))
-
-
-if __name__ == "__main__":
-    main()

@@ -42,6 +42,10 @@ BETTER = (
     ),
     Allowed("value.schema.*.default", "Debezium takes an expression for the default's value", theirs="(5)::text"),
     Allowed("value.payload.before.d_cast", "the same, standing for what is not there", theirs="(5)::text"),
+    *(
+        Allowed(f"value.payload.after.c_{kind}", "Debezium has its driver's spelling of the numbers inside")
+        for kind in ("line", "lseg", "path", "circle", "box", "polygon")
+    ),
 )
 # Both sides read the same transactions of the same server.
 LIVE = (
@@ -56,10 +60,8 @@ LIVE_SNAPSHOT = (
     Allowed("value.payload.source.lsn", "where that side's slot begins"),
     Allowed("value.payload.source.txId", "the transaction that side's snapshot saw last"),
     Allowed("value.payload.source.sequence", "made of the LSN above"),
-    *(
-        Allowed(f"value.payload.after.c_{kind}", "Debezium's snapshot has its driver's spelling of numbers")
-        for kind in ("line", "lseg", "path", "circle", "box", "polygon")
-    ),
+    Allowed("value.payload.__lsn", "the same, as a flat event has it"),
+    Allowed("value.payload.__source_ts_ms", "the same, as a flat event has it"),
 )
 # A message outside of transactions has no commit time.
 LOOSE_MESSAGE = (
@@ -69,8 +71,6 @@ LOOSE_MESSAGE = (
 RECORDED = (
     *LIVE,
     *LIVE_SNAPSHOT,
-    Allowed("value.payload.__lsn", "another server's log"),
-    Allowed("value.payload.__source_ts_ms", "when the row changed there"),
     Allowed("value.payload.transaction.id", "made of transaction id and LSN"),
     Allowed("*.payload.id", "on the transaction topic: made of transaction id and LSN"),
 )
@@ -176,7 +176,8 @@ def _allows(allowed: Iterable[Allowed], path: str, their: object) -> bool:
 
 
 def _is_snapshot(event: DebeziumEvent) -> bool:
-    return _source(event).get("snapshot") not in ("false", None)
+    # A flat event says it by its operation.
+    return _source(event).get("snapshot") not in ("false", None) or _fields(event).get("__op") == "r"
 
 
 def _source(event: DebeziumEvent) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from headwater.testing.debezium import Debezium, DebeziumEvent
 from headwater.testing.postgres import PostgresServer
 
 from .cases import Case
-from .ours import Ours
+from .ours import Headwater
 
 # Emitted after the last statement, outside of any transaction: everything before it has been delivered
 # once it arrives, and it leaves no trace in tables or transaction counters.
@@ -41,51 +41,55 @@ def record_debezium(server: PostgresServer, case: Case, database: str, directory
         return stream(server, case, database, debezium)
 
 
-def record_headwater(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
+def record_headwater(server: PostgresServer, case: Case, database: str) -> list[DebeziumEvent]:
     """Headwater's events for a case, in a new database of the server."""
-    with prepared(server, case, database):
-        events = snapshot_of(server, case, database, ours)
+    with prepared(server, case, database), headwater(server, case, database) as ours:
+        events = ours.snapshot()
+        start_headwater(server, database, ours)
         run_blocks(server, database, case.script.stream)
-        return events + streamed(server, case, database, ours)
+        return events + ours.streamed()
 
 
 def both(
-    server: PostgresServer, case: Case, database: str, directory: Path, ours: Ours
+    server: PostgresServer, case: Case, database: str, directory: Path
 ) -> tuple[list[DebeziumEvent], list[DebeziumEvent]]:
     """(Debezium's, Headwater's) events of a case: one publication, the same transactions, a slot for each."""
-    with prepared(server, case, database):
+    with prepared(server, case, database), headwater(server, case, database) as ours:
         with Debezium(server.url(database), {**BASE, **case.properties}, directory) as debezium:
             wait_until_streaming(server, database, debezium)
-            our_events = snapshot_of(server, case, database, ours)
-            their_events = stream(server, case, database, debezium)
-        our_events += streamed(server, case, database, ours)
-    return their_events, our_events
+            our_events = ours.snapshot()
+            start_headwater(server, database, ours)
+            their_events = stream(server, case, database, debezium, ours)
+        our_events += ours.streamed()
+    return their_events, [event for event in our_events if not is_end(event)]
 
 
-def snapshot_of(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
-    """Our events of the rows that are there, and a slot for what comes next."""
-    events = ours(server.url(database), _ours(case, "initial_only"))
+@contextlib.contextmanager
+def headwater(server: PostgresServer, case: Case, database: str) -> Iterator[Headwater]:
+    ours = Headwater(server.url(database), {**BASE, **case.properties, "slot.name": "headwater"})
+    try:
+        yield ours
+    finally:
+        ours.close()
+
+
+def start_headwater(server: PostgresServer, database: str, ours: Headwater) -> None:
     server.execute("select pg_create_logical_replication_slot('headwater', 'pgoutput')", database=database)
-    return events
+    ours.start()
 
 
-def streamed(server: PostgresServer, case: Case, database: str, ours: Ours) -> list[DebeziumEvent]:
-    """Our events of what that slot has collected."""
-    return [event for event in ours(server.url(database), _ours(case, "no_data")) if not is_end(event)]
-
-
-def _ours(case: Case, mode: str) -> dict[str, str]:
-    return {**BASE, **case.properties, "slot.name": "headwater", "snapshot.mode": mode}
-
-
-def stream(server: PostgresServer, case: Case, database: str, debezium: Debezium) -> list[DebeziumEvent]:
-    """Run the case's statements and wait until Debezium has delivered them all."""
+def stream(
+    server: PostgresServer, case: Case, database: str, debezium: Debezium, ours: Headwater | None = None
+) -> list[DebeziumEvent]:
+    """Run the case's statements and wait until Debezium has delivered them all, and `ours` has met every table."""
     blocks = case.script.stream
     parts = [[block] for block in blocks] if case.paced else [blocks]
     for number, part in enumerate(parts, 1):
         run_blocks(server, database, part)
         emit_end(server, database)
         debezium.wait_condition(partial(has_ends, debezium, number), 60, "the statements' events")
+        if ours is not None:
+            ours.read()
     return [event for event in debezium.events() if not is_end(event)]
 
 

@@ -15,7 +15,6 @@ from .better import better
 from .cases import CASES, Case
 from .compare import LIVE, RECORDED, differences
 from .drive import both, record_debezium
-from .ours import capture
 from .recording import golden_file, load
 from .transform_cases import TRANSFORM_CASES
 
@@ -54,5 +53,5 @@ def test_the_recording_is_what_debezium_gives_today(postgres: PostgresServer, ca
 @pytest.mark.parametrize("case", list(parameters()))
 def test_headwater_gives_what_debezium_gives(postgres: PostgresServer, case: Case, tmp_path: Path) -> None:
     skip_without_xml(postgres, case)
-    theirs, ours = both(postgres, case, case.name, tmp_path, capture)
+    theirs, ours = both(postgres, case, case.name, tmp_path)
     assert differences(list(better(case, theirs)), ours, LIVE) == []

@@ -15,7 +15,6 @@ from .better import better
 from .cases import CASES, Case
 from .compare import RECORDED, differences
 from .drive import record_headwater
-from .ours import capture
 from .recording import golden_file, load
 from .transform_cases import TRANSFORM_CASES
 
@@ -45,6 +44,6 @@ def parameters() -> Iterator[object]:
 
 @pytest.mark.parametrize("case", list(parameters()))
 def test_events_equal_the_recording(postgres: PostgresServer, case: Case) -> None:
-    ours = record_headwater(postgres, case, case.name, capture)
+    ours = record_headwater(postgres, case, case.name)
     theirs = list(better(case, load(golden_file(case)).events))
     assert differences(theirs, ours, RECORDED) == []

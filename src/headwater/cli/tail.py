@@ -6,7 +6,8 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -75,7 +76,7 @@ def tail(given: argparse.Namespace) -> int:
     log = source.listen(temporary=not given.slot)
     print(f"listening on {', '.join(given.table) or 'all tables'}; Ctrl-C ends", file=sys.stderr, flush=True)
     try:
-        print_events(log, encode, given.limit, confirm=bool(given.slot))
+        print_events(log, encode, given.limit, confirm=bool(given.slot), beat=heartbeat(source, given.format, form))
     except KeyboardInterrupt:
         pass
     finally:
@@ -84,20 +85,36 @@ def tail(given: argparse.Namespace) -> int:
     return 0
 
 
-def print_events(log: Log, encode: Any, limit: int, *, confirm: bool) -> None:
+def heartbeat(source: Source, form: str, options: DebeziumOptions) -> Callable[[], Iterator[str]]:
+    """A function that gives the line of a heartbeat when it is time for one (`heartbeat.interval.ms`)."""
+    from headwater.formats.debezium_records import heartbeat_record
+
+    interval = source.options.heartbeat_interval_ms / 1000 if form != "flat" else 0
+    last = time.monotonic()
+
+    def due() -> Iterator[str]:
+        nonlocal last
+        if interval and time.monotonic() - last >= interval:
+            last = time.monotonic()
+            yield heartbeat_record(options, time.time_ns() // 1_000_000).value
+
+    return due
+
+
+def print_events(
+    log: Log, encode: Any, limit: int, *, confirm: bool, beat: Callable[[], Iterator[str]] = lambda: iter(())
+) -> None:
     """Chunk by chunk; a chunk is confirmed when its lines have left this process."""
     left = limit or sys.maxsize
     while left > 0:
-        chunk = log.read(1.0)
-        if chunk is None:
-            continue
-        for text in encode(log, chunk):
+        chunk = log.read(0.2)
+        for text in chain(encode(log, chunk) if chunk is not None else (), beat()):
             sys.stdout.write(text + "\n")
             left -= 1
             if not left:
                 break
         sys.stdout.flush()
-        if confirm and chunk.whole and left:
+        if confirm and chunk is not None and chunk.whole and left:
             log.confirm(chunk.last)
 
 
@@ -107,8 +124,8 @@ def encoder(source: Source, form: str, options: DebeziumOptions, sections: Seque
     from headwater.transforms.reading import reader_chain
     from headwater.transforms.stream import EventStream
 
-    chain = reader_chain(sections, options, rows=form == "flat")
-    stream = EventStream(options, source.connector(source.facts()), chain)
+    transforms = reader_chain(sections, options, rows=form == "flat")
+    stream = EventStream(options, source.connector(source.facts()), transforms)
 
     def schemas(log: Log, chunk: Chunk) -> dict[str, TableSchema]:
         return {run.schema: log.schema(run.schema) for run in chunk.tables}
@@ -121,7 +138,7 @@ def encoder(source: Source, form: str, options: DebeziumOptions, sections: Seque
 
     def lines(log: Log, chunk: Chunk) -> Iterator[str]:
         decoded = source.decode(chunk, schemas(log, chunk))
-        return flat_lines(chain.apply_all([batch for batch in decoded if not batch.table.message]))
+        return flat_lines(transforms.apply_all([batch for batch in decoded if not batch.table.message]))
 
     return lines if form == "flat" else events
 

@@ -25,7 +25,19 @@ from headwater.formats.order import Orders
 from headwater.formats.record import HEADERS, SCHEMA, Encoded
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
-from headwater.formats.text import BLOCK_ROWS, NONE, PACK, Bytes, Slot, Template, Text, blocks, bytes_of, null_state
+from headwater.formats.text import (
+    BLOCK_ROWS,
+    NONE,
+    PACK,
+    Bytes,
+    Mask,
+    Slot,
+    Template,
+    Text,
+    blocks,
+    bytes_of,
+    null_state,
+)
 
 
 class DebeziumJson:
@@ -142,12 +154,12 @@ class Plan:
     def encode(self, batch: ChangeBatch, moment: Moment, begin: int, orders: Orders | None) -> pa.RecordBatch:
         """The records of one block; `begin` is the block's first row in the batch."""
         changes = np.arange(begin, begin + len(batch), dtype=np.int64)
-        keep = ~np.isin(op_letters(batch), self.skipped)
+        keep = self.wanted(batch)
         if not keep.all():
             batch, changes = batch.filter(pa.array(keep)), changes[keep]
         moment = envelope.beside(moment, batch)
         after_key, before_key = self.keys(batch)
-        records = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
+        records = self.records(batch, after_key, before_key)
         values = self._values(batch, moment, records, orders)
         rows = len(records.change)
         arrays = [
@@ -158,6 +170,15 @@ class Plan:
             pa.array(changes[records.change]),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def wanted(self, batch: ChangeBatch) -> Mask:
+        """Which changes may give events. An update that changes its key is none any more: its halves decide."""
+        return ~np.isin(op_letters(batch), self.skipped[self.skipped != ord("u")])
+
+    def records(self, batch: ChangeBatch, after_key: Text | None, before_key: Text | None) -> Records:
+        """Which records the changes give."""
+        made = split(op_letters(batch), after_key, before_key, tombstones=self.options.tombstones_on_delete)
+        return made.without(self.skipped) if self.skipped.size else made
 
     def keys(self, batch: ChangeBatch) -> tuple[Text | None, Text | None]:
         """Key payloads of the rows after and before; None where the batch has no such rows."""

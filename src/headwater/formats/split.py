@@ -67,6 +67,20 @@ class Records:
         letters[~self.tombstone] = self.letters
         return letters
 
+    def without(self, skipped: Bytes) -> Records:
+        """The records but those of these operations; a tombstone goes with its delete."""
+        keep = ~np.isin(self.record_letters(), skipped)
+        if keep.all():
+            return self
+        events = keep if self.tombstone is None else keep[~self.tombstone]
+        return Records(
+            self.change[keep],
+            None if self.tombstone is None else self.tombstone[keep],
+            self.letters[events],
+            self.change[keep] if self.index is None else self.index[events],
+            self.halves[keep] if self.has_split else self.halves,
+        )
+
 
 def one_each(changes: int) -> Records:
     """Changes that give one record each."""

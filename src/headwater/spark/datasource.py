@@ -24,7 +24,7 @@ from headwater.registry import source_class, source_for_url
 from headwater.sources.base import Source
 from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
 from headwater.spark.rows import event_schema, table_rows, table_schema
-from headwater.spark.slices import Slice, plan_by_range
+from headwater.spark.slices import Slice, idle_slice, plan_by_range
 from headwater.tail.process import TailProcess, tail_state, wait_for_tail
 from headwater.transforms.connect_form import take_connect
 from headwater.transforms.reading import reader_chain, with_properties
@@ -120,9 +120,13 @@ class Reading:
         about = self.journal.about() or {}
         return event_rows(part, about["facts"], self.debezium, self.transforms)
 
-    def plan(self, blocks: Sequence[object], after: Position, upto: Position) -> list[SlicePartition]:
+    def plan(
+        self, blocks: Sequence[object], after: Position, upto: Position, *, beat: bool = False
+    ) -> list[SlicePartition]:
         # As many slices as there may be cores; Spark runs what it can.
         parts = plan_by_range(self.journal, blocks, after, upto, 8, self.options.table or None)  # type: ignore[arg-type]
+        if beat:
+            parts.append(idle_slice(self.journal, after, upto, beat=True))
         return [SlicePartition(part.to_json()) for part in parts]
 
 
@@ -139,6 +143,7 @@ class ChangeStreamReader(JournalStreamReader):
         self._copies = reading.source.options.snapshot != "no_data"
         self._tail: TailProcess | None = None
         self._last_keep = 0.0
+        self._last_beat = 0.0
 
     def begin(self) -> Position:
         stored = self.journal.consumer_positions().get(self.reading.options.name) if self.journal.about() else None
@@ -169,10 +174,20 @@ class ChangeStreamReader(JournalStreamReader):
         if after >= upto:
             return []
         self._open(after)
-        return self.reading.plan(self.blocks(start, end), after, upto)
+        return self.reading.plan(self.blocks(start, end), after, upto, beat=self._beats())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.reading.read(Slice.from_json(partition.value), self.row_schema)
+
+    def _beats(self) -> bool:
+        """Whether it is time for a heartbeat (`heartbeat.interval.ms`). Only events have them, and only batches carry
+        them: an idle log makes one when it has moved."""
+        interval = self.reading.source.options.heartbeat_interval_ms / 1000
+        now = time.monotonic()
+        if not interval or self.reading.options.table or now - self._last_beat < interval:
+            return False
+        self._last_beat = now
+        return True
 
     def commit(self, end: Offset) -> None:
         super().commit(end)

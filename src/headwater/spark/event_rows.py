@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from headwater.event import Position
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import heartbeat_record
+from headwater.formats.record import ORDERED
 from headwater.registry import source_class
 from headwater.spark.rows import arrow_schema, event_schema
 from headwater.spark.slices import Slice, decode_slice
@@ -24,3 +27,12 @@ def event_rows(
     for decoded in decode_slice(part, events=True):
         records = stream.events(decoded, time.time_ns(), part.after, part.upto)
         yield from records.cast(target).combine_chunks().to_batches()
+    if part.beat:
+        yield from heartbeat(options, part.upto, time.time_ns()).cast(target).to_batches()
+
+
+def heartbeat(options: DebeziumOptions, position: Position, now: int) -> pa.Table:
+    """A sign of life behind everything up to `position`, as one event."""
+    record = heartbeat_record(options, now // 1_000_000)
+    fields = {**record.__dict__, "headers": None, "commit": position.commit, "ordinal": position.ordinal}
+    return pa.Table.from_pylist([{**fields, "commit_time": None}], schema=ORDERED)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headwater.event import Position
 from headwater.journal import Journal
 from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
-from headwater.spark.slices import Slice, plan_by_table
+from headwater.spark.slices import idle_slice, plan_by_table
 
 
 class SliceSource(DataSource):
@@ -61,9 +61,7 @@ class SliceStreamReader(JournalStreamReader):
             return []
         blocks = self.blocks(start, end)
         if not blocks:
-            about = self.journal.about() or {}
-            idle = Slice(str(self.journal.path), str(about["source"]), after, upto, (), ())
-            return [SlicePartition(idle.to_json())]
+            return [SlicePartition(idle_slice(self.journal, after, upto).to_json())]
         return [
             SlicePartition(part.to_json()) for part in plan_by_table(self.journal, blocks, after, upto, self._tasks)
         ]

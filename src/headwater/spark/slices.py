@@ -33,6 +33,8 @@ class Slice:
     tables: tuple[str, ...] | None
     # (segment file, offset of the block)
     blocks: tuple[tuple[str, int], ...]
+    # Whether a heartbeat follows on its events.
+    beat: bool = False
 
     def to_json(self) -> str:
         fields = {**self.__dict__, "after": self.after.to_json(), "upto": self.upto.to_json()}
@@ -48,6 +50,7 @@ class Slice:
             upto=Position.from_json(read["upto"]),
             tables=None if read["tables"] is None else tuple(read["tables"]),
             blocks=tuple((path, offset) for path, offset in read["blocks"]),
+            beat=read["beat"],
         )
 
 
@@ -89,6 +92,12 @@ def plan_by_range(
     return slices
 
 
+def idle_slice(journal: Journal, after: Position, upto: Position, *, beat: bool = False) -> Slice:
+    """Nothing happened in between; but that is known now."""
+    about = journal.about() or {}
+    return Slice(str(journal.path), str(about["source"]), after, upto, (), (), beat)
+
+
 def _slice(
     journal: Journal, blocks: Sequence[BlockRef], after: Position, upto: Position, tables: Sequence[str] | None
 ) -> Slice:
@@ -125,6 +134,8 @@ def decode_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBa
                 schemas[run.schema] = journal.schema(run.schema)
         return decode(chunk, schemas, tables)
 
+    if not part.blocks:
+        return
     if len(part.blocks) == 1:
         yield work(part.blocks[0])
         return

@@ -11,9 +11,9 @@ from headwater.event import ChangeBatch
 from headwater.formats import envelope, kernels
 from headwater.formats.connect import INT64, STRING, quote
 from headwater.formats.connector import Moment, Run
-from headwater.formats.debezium_json import Plan, context_values, op_letters
+from headwater.formats.debezium_json import Plan, context_values
 from headwater.formats.order import Orders
-from headwater.formats.split import Records, split
+from headwater.formats.split import Records
 from headwater.formats.text import Bytes, Longs, Mask, Slot, Template, Text, null_state
 from headwater.formats.writers import long_text
 from headwater.transforms.events_model import Context, Events, Leaf, Node, Struct, constant, row_struct
@@ -27,12 +27,12 @@ def draft(
 ) -> tuple[list[Events], Longs]:
     """(groups, the row of the batch that each change of them comes from): skipped operations are left out."""
     rows = np.arange(len(batch), dtype=np.int64)
-    keep = ~np.isin(op_letters(batch), plan.skipped)
+    keep = plan.wanted(batch)
     if not keep.all():
         batch, rows = batch.filter(pa.array(keep)), rows[keep]
     moment = envelope.beside(moment, batch)
     after_key, before_key = plan.keys(batch)
-    records = split(op_letters(batch), after_key, before_key, tombstones=plan.options.tombstones_on_delete)
+    records = plan.records(batch, after_key, before_key)
     letters = records.record_letters()
     change = records.change
     count = len(change)

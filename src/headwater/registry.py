@@ -20,7 +20,12 @@ from headwater.sources.base import Source
 
 
 def source_class(kind: str) -> type[Source]:
-    """The Source with `type: kind`."""
+    """The Source with `type: kind`; a URL scheme of a source is another name for it."""
+    if kind not in known("sources"):
+        for name in known("sources"):
+            found: type[Source] = _find("sources", Source, name)
+            if kind in found.schemes:
+                return found
     return _find("sources", Source, kind)
 
 

@@ -48,9 +48,8 @@ class Connector(Protocol):
     # Debezium's word for it, in `source.connector`.
     name: ClassVar[str]
 
-    @property
-    def database(self) -> str:
-        """What `source.db` says."""
+    def database_of(self, table: TableSchema) -> str:
+        """What `source.db` says of a table's events."""
 
     def row(self, table: TableSchema, options: DebeziumOptions) -> RowForm:
         """The forms of a table's columns; columns without a mapping are left out."""

@@ -46,6 +46,12 @@ class DebeziumOptions:
         aliases=["binary.handling.mode"],
         choices=["bytes", "base64", "base64-url-safe", "hex"],
     )
+    bigint_unsigned_handling_mode: str = option(
+        "long",
+        help="unsigned 64-bit integers as signed ones, which wrap, or as exact bytes",
+        aliases=["bigint.unsigned.handling.mode"],
+        choices=["long", "precise"],
+    )
     interval_handling_mode: str = option(
         "numeric",
         help="interval as microseconds (a month is 365.25/12 days) or as ISO 8601 text",

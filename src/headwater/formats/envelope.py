@@ -57,7 +57,7 @@ class SourceBlock:
         slots = [
             Slot(start),
             Slot(',"snapshot":'),
-            Slot(f',"db":{quote(connector.database)},"sequence":'),
+            Slot(f',"db":{quote(connector.database_of(table))},"sequence":'),
             Slot(',"ts_us":'),
             Slot(',"ts_ns":'),
         ]

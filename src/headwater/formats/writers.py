@@ -8,6 +8,7 @@ decides what happens then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -287,8 +288,8 @@ def clock_text(divide: int = 1, multiply: int = 1) -> Writer:
     return write
 
 
-def each(function: Callable[[str], str]) -> Writer:
-    """A plain function from the source's text to JSON text, for rare types. It sees every distinct value once.
+def each(function: Callable[[Any], str]) -> Writer:
+    """A plain function from the source's text or bytes to JSON text, for rare types. It sees every distinct value once.
 
     The function raises ValueError for a value it cannot represent."""
 

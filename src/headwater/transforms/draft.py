@@ -53,7 +53,7 @@ def draft(
 
 def _context(plan: Plan, batch: ChangeBatch, moment: Moment) -> Context:
     columns = {form.column: form.name for form in plan.row.columns}
-    return Context(batch, plan.options, plan.connector.database, moment.now // 1_000_000, columns)
+    return Context(batch, plan.options, plan.connector.database_of(batch.table), moment.now // 1_000_000, columns)
 
 
 def _groups(events: Events, records: Records, keys: tuple[Node, Node] | None) -> list[Events]:
@@ -128,7 +128,7 @@ def _source(plan: Plan, batch: ChangeBatch, moment: Moment) -> Struct:
         "version": quote(plan.options.version),
         "connector": quote(plan.connector.name),
         "name": quote(plan.options.topic_prefix),
-        "db": quote(plan.connector.database),
+        "db": quote(plan.connector.database_of(batch.table)),
         **{part.name: part.write for part in block.suffix if isinstance(part.write, str)},
     }
     fields: list[tuple[str, Node]] = []

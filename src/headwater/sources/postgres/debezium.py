@@ -40,6 +40,9 @@ class PostgresConnector:
     database: str
     name: ClassVar[str] = "postgresql"
 
+    def database_of(self, table: TableSchema) -> str:
+        return self.database
+
     def row(self, table: TableSchema, options: DebeziumOptions) -> RowForm:
         forms = (column_form(column, place, options) for place, column in enumerate(table.columns))
         return RowForm(table.table, tuple(form for form in forms if form is not None), options.converting_failure)

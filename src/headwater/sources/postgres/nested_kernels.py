@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from headwater.sources.postgres.value_kernels import VALUES, kernel
+from headwater.compiled import kernel
+from headwater.sources.postgres.value_kernels import VALUES
 
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE = 34, 92, 123, 125
 

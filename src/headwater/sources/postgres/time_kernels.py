@@ -13,7 +13,8 @@ from datetime import date as civil_date
 import numpy as np
 from numba import njit
 
-from headwater.sources.postgres.value_kernels import VALUES, kernel, refuse
+from headwater.compiled import kernel
+from headwater.sources.postgres.value_kernels import VALUES, refuse
 
 INFINITY = np.iinfo(np.int64).max
 MINUS_INFINITY = np.iinfo(np.int64).min

@@ -158,7 +158,8 @@ class MySqlLog(Log):
         builder = self._builder
         if builder.in_transaction or builder.progress.coordinate <= builder.handed.commit:
             return None
-        if builder.address - self._ticked >= TICK_BYTES or now - self._last_tick >= TICK_SECONDS:
+        seconds = self._options.heartbeat_interval_ms / 1000 or TICK_SECONDS
+        if builder.address - self._ticked >= TICK_BYTES or now - self._last_tick >= seconds:
             self._last_tick, self._ticked = now, builder.address
             return builder.tick()
         return None

@@ -68,12 +68,14 @@ class MySql(Source):
     def check(self) -> list[Finding]:
         return check(self.options, self._captured)
 
-    def prepare(self, durable: Position | None) -> Position:
+    def prepare(self, durable: Position | None, journaled: Position | None = None) -> Position:
         with connect(self.options) as server:
             refuse_settings(server)
             if durable is None:
                 return at(written(server))
-            refuse_unreachable(server, parse_progress(durable.resume))
+            # What the journal has need not be in the server's log any more.
+            wanted = max(durable, journaled) if journaled is not None else durable
+            refuse_unreachable(server, parse_progress(wanted.resume))
         return durable
 
     def tables(self) -> list[TableSchema]:

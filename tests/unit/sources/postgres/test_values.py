@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -352,18 +351,3 @@ def test_an_unrepresentable_value_names_the_column_the_reason_and_the_remedy(
     assert 'source.cast: {"public.orders.c": string}' in said
     assert "31337" not in said
     assert caught.value.__context__ is None or caught.value.__suppress_context__
-
-
-def test_kernels_are_kept_only_in_a_folder_that_nobody_else_can_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels.tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = kernels._own_folder()
-    assert Path(folder).stat().st_mode & 0o777 == 0o700
-    assert kernels._own_folder() == folder
-    Path(folder).chmod(0o777)
-    assert kernels._own_folder() is None
-    Path(folder).rmdir()
-    (tmp_path / "elsewhere").mkdir()
-    Path(folder).symlink_to(tmp_path / "elsewhere")
-    assert kernels._own_folder() is None

@@ -17,8 +17,6 @@ from psycopg import sql
 
 from headwater.testing import PostgresServer, wait_until
 from headwater.testing.binaries import postgres_binaries
-from headwater.testing.mysql import MySqlServer
-from headwater.testing.mysql_binaries import mysql_binaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,26 +89,6 @@ def database(postgres: PostgresServer) -> Iterator[Database]:
         postgres.stop("immediate")
         postgres.start()
     made.drop()
-
-
-@pytest.fixture(scope="session")
-def mysql() -> Iterator[MySqlServer]:
-    """One MariaDB for the run. HEADWATER_TEST_MYSQL=mysql-8.0, mariadb-11.4 picks another (`make test-mysql`)."""
-    version = os.environ.get("HEADWATER_TEST_MYSQL")
-    with MySqlServer(mysql_binaries(version) if version else None) as server:
-        yield server
-
-
-@pytest.fixture
-def schema(mysql: MySqlServer) -> Iterator[str]:
-    """A fresh database on the shared server, by name."""
-    name = f"test_{next(_numbers)}"
-    mysql.execute(f"create database {name}")
-    yield name
-    if not mysql.running:
-        mysql.stop()
-        mysql.start()
-    mysql.execute(f"drop database {name}")
 
 
 @pytest.fixture(scope="session")

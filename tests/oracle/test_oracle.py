@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Usage
-from headwater.testing.debezium import jars
 from headwater.testing.postgres import PostgresServer
 
 from .better import better
@@ -20,21 +18,13 @@ from .transform_cases import TRANSFORM_CASES
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 ALL = (*CASES, *TRANSFORM_CASES)
-# One case of each file in the short suite, all in the full one.
-SHORT = {"operations.defaults"}
+# `make test` asks Debezium for these, `make test-oracle` for all.
+SHORT = {"operations.defaults", "operations.transactions", "types.defaults", "outbox.placed"}
 
 
 def parameters() -> Iterator[object]:
     for case in ALL:
         yield pytest.param(case, id=case.name, marks=[] if case.name in SHORT else [pytest.mark.slow])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def debezium_is_installed() -> None:
-    try:
-        jars()
-    except Usage as missing:
-        pytest.skip(str(missing))
 
 
 def skip_without_xml(server: PostgresServer, case: Case) -> None:

@@ -169,7 +169,11 @@ class Expression:
             case Literal(value=None):
                 return pa.scalar(None, pa.bool_())
             case Literal(value=value):
-                return pa.scalar(value)
+                try:
+                    return pa.scalar(value)
+                except pa.ArrowInvalid:
+                    # Only a number with more digits than decimals have.
+                    raise Usage(f"{self.where}: a number has more than 76 digits") from None
             case Name():
                 return scope.column(node, self.where)
             case Call(function="cast", arguments=(inner, Literal(value=str() as kind))):

@@ -201,7 +201,7 @@ class _Parser:
         match kind:
             case "number":
                 whole = token.isdigit()
-                return Literal(int(token) if whole else Decimal(token))
+                return Literal(int(token) if whole and int(token) < 1 << 63 else Decimal(token))
             case "text":
                 return Literal(token[1:-1].replace("''", "'"))
             case "sign" if token == "(":  # noqa: S105

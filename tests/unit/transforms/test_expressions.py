@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.formats.change_builder import batch, change, order
 
@@ -98,6 +98,8 @@ def test_a_value_that_the_log_left_out_is_not_taken_for_null() -> None:
 
 
 @given(st.text(max_size=40))
+@example("9223372036854775808")
+@example("9" * 80)
 def test_any_text_is_a_value_or_a_usage_error(text: str) -> None:
     try:
         Expression(text, "filter").evaluate(Scope(CHANGES))

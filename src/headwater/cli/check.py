@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from headwater.errors import HeadwaterError
+from headwater.errors import Usage
+from headwater.operate.doctor import failed, sink_findings
 from headwater.pipeline.definition import read_definition
 from headwater.sources.base import Finding, Severity
 
@@ -34,11 +35,16 @@ def check(given: argparse.Namespace) -> int:
     """Print the findings of source and sinks."""
     definition = read_definition(given.file)
     findings = definition.source.check()
-    if not any(finding.severity == Severity.ERROR for finding in findings):
+    if not failed(findings):
         findings = [*findings, *sink_findings(definition)]
-    failed = any(finding.severity == Severity.ERROR for finding in findings)
-    if given.json:
-        print(json.dumps({"ok": not failed, "findings": [asdict(finding) for finding in findings]}))
+    return report_findings(findings, as_json=given.json)
+
+
+def report_findings(findings: list[Finding], *, as_json: bool, strict: bool = False) -> int:
+    """Print what was found; the exit status."""
+    bad = failed(findings) or (strict and any(finding.severity is Severity.WARNING for finding in findings))
+    if as_json:
+        print(json.dumps({"ok": not bad, "findings": [asdict(finding) for finding in findings]}))
     else:
         console = Console(highlight=False, soft_wrap=True)
         for finding in findings:
@@ -46,13 +52,4 @@ def check(given: argparse.Namespace) -> int:
             console.print(Text.assemble((mark, colour), f"  {finding.subject}: {finding.text}"))
             if finding.remedy:
                 console.print(Text(f"        {finding.remedy}"))
-    return 2 if failed else 0
-
-
-def sink_findings(definition: Any) -> list[Finding]:
-    """The sinks' own findings, over the tables that would be captured."""
-    try:
-        tables = definition.source.candidates()
-    except HeadwaterError as error:
-        return [Finding("tables", Severity.ERROR, error.what, "; ".join(error.remedies))]
-    return [finding for sink in definition.sinks.values() for finding in sink.check(tables)]
+    return Usage.exit_status if bad else 0

@@ -11,6 +11,8 @@ import time
 from typing import Any
 
 from headwater.cli.screen import live_screen
+from headwater.operate.alarms import watch
+from headwater.operate.endpoint import Endpoint
 from headwater.pipeline.definition import read_definition
 from headwater.pipeline.run import Run
 from headwater.pipeline.status import quantile
@@ -45,6 +47,11 @@ def run(given: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _signal, _frame: pipeline.stop())
     ended = threading.Event()
+    endpoint = Endpoint(definition) if definition.health.enabled else None
+    if endpoint is not None:
+        pipeline.endpoint = endpoint.url
+        say(f"health: {endpoint.url}/ready, /health, /metrics")
+    threading.Thread(target=watch, args=(definition, say, ended), daemon=True).start()
     on_terminal = sys.stdout.isatty() and not given.json
     reporter = threading.Thread(
         target=live_screen if on_terminal else report_lines, args=(pipeline, ended, given.json), daemon=True
@@ -55,6 +62,8 @@ def run(given: argparse.Namespace) -> int:
     finally:
         ended.set()
         reporter.join(5)
+        if endpoint is not None:
+            endpoint.close()
     return 0
 
 

@@ -245,3 +245,15 @@ def lock_file(path: Path, what: str) -> IO[str]:
     file.write(str(os.getpid()))
     file.flush()
     return file
+
+
+def lock_held(path: Path) -> bool:
+    """Whether some process holds the lock of `lock_file` now. Makes no file that is not there."""
+    try:
+        with path.open("r", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

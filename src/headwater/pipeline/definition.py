@@ -17,7 +17,7 @@ import yaml
 from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
-from headwater.options import option, parse_options, split_options
+from headwater.options import Secret, option, parse_options, split_options
 from headwater.registry import sink_class, source_class
 from headwater.sinks.base import Sink
 from headwater.sources.base import Source
@@ -27,6 +27,31 @@ from headwater.transforms.sink import TransformedSink
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REFERENCE = re.compile(r"(\$)?\$\{(file:)?([^}]+)\}")
+
+
+@dataclass(frozen=True)
+class HealthOptions:
+    """`health:` of a pipeline file: the endpoint with /health, /ready and /metrics."""
+
+    enabled: bool = option(True, help="whether a run answers over HTTP at all")
+    host: str = option("127.0.0.1", help="address to listen on; anybody who reaches it may read it")
+    port: int = option(0, help="port to listen on; 0: any free one, told at start and by headwater status")
+
+
+@dataclass(frozen=True)
+class AlarmOptions:
+    """`alarms:` of a pipeline file: thresholds, and who hears of them besides the log."""
+
+    behind_seconds: float | None = option(None, help="the log, or a sink, is behind for longer than this")
+    behind_bytes: int | None = option(None, help="more than this much log is not read, or not delivered")
+    retained_bytes: int | None = option(None, help="the server keeps more log than this for us")
+    safe_bytes: int | None = option(None, help="less log than this may be written until what is kept gets lost")
+    not_ready_seconds: float | None = option(60.0, help="data has not flowed for this long")
+    webhook: Secret = option(Secret(""), help="URL that gets a JSON POST when an alarm begins and when it is over")
+
+    def __post_init__(self) -> None:
+        if self.webhook and not self.webhook.reveal().startswith(("http://", "https://")):
+            raise Usage("alarms: webhook must begin with http:// or https://")
 
 
 @dataclass(frozen=True)
@@ -44,6 +69,8 @@ class PipelineOptions:
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
     )
     transforms: list[Any] = option([], help="what happens on the way: a list, each with `type` and its options")
+    health: Mapping[str, Any] = option({}, help="the endpoint with /health, /ready and /metrics: host, port, enabled")
+    alarms: Mapping[str, Any] = option({}, help="thresholds and a webhook, e.g. behind_seconds: 300")
     spark: Mapping[str, Any] = option({}, help="Spark settings, e.g. spark.master: local[4]")
 
 
@@ -61,6 +88,8 @@ class Definition:
     # How events look, for sinks that carry events; and what happens to changes and events on the way.
     debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
     transforms: Chain = field(default_factory=Chain)
+    health: HealthOptions = field(default_factory=HealthOptions)
+    alarms: AlarmOptions = field(default_factory=AlarmOptions)
 
     @property
     def journal(self) -> Path:
@@ -109,6 +138,8 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},
         debezium=debezium,
         transforms=chain,
+        health=parse_options(HealthOptions, options.health, where="health"),
+        alarms=parse_options(AlarmOptions, options.alarms, where="alarms"),
     )
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position, TableSchema
 from headwater.journal import Journal
 from headwater.journal.writer import lock_file
 from headwater.pipeline.definition import Definition
-from headwater.pipeline.status import Status
+from headwater.pipeline.status import Status, StatusFile
 from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
 
@@ -40,6 +40,8 @@ class Run:
         self.journal = Journal(definition.journal)
         self.status = Status()
         self.flows: list[SinkFlow] = []
+        # Where the health endpoint of this run listens, for those who read its status.
+        self.endpoint = ""
         self._say = say
         self._stopping = False
 
@@ -54,6 +56,7 @@ class Run:
         with ExitStack() as stack, suppress(_Stopped):
             lock = lock_file(definition.state / "run.lock", f"the state of pipeline {definition.name!r}")
             stack.callback(lock.close)
+            stack.enter_context(self._telling())
             begin, positions = self._prepare()
             stack.callback(definition.source.close)
             target = definition.source.end() if available_now else None
@@ -67,6 +70,29 @@ class Run:
             self.status.phase = "streaming"
             self._watch(tail)
         self.status.phase = "ended"
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Keep `status.json` while the block runs; its last word is how the run ended."""
+        definition = self.definition
+        file = StatusFile(definition.state, definition.name, self.status, definition.source, self._flow_facts)
+        file.endpoint = self.endpoint
+        file.start()
+        try:
+            yield
+        except _Stopped:
+            file.close(None)
+            raise
+        except BaseException as error:
+            file.close(error)
+            raise
+        file.close(None)
+
+    def _flow_facts(self) -> dict[str, Any]:
+        return {
+            flow.name: {"active": flow.active, "trouble": flow.trouble, "failures": flow.failures}
+            for flow in list(self.flows)
+        }
 
     def _prepare(self) -> tuple[Position, dict[str, Position | None]]:
         """Publication and slot, the journal's owner, and how far each sink is."""
@@ -149,8 +175,6 @@ class Run:
 
     def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
         """Copy tables that a sink does not have yet."""
-        from headwater.spark.load import load_tables
-
         self.status.phase = f"loading {len(wanted)} tables"
         self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
 
@@ -162,7 +186,7 @@ class Run:
         for attempt in range(1, LOAD_ATTEMPTS + 1):
             missing = [table for table in wanted if sink.table_position(table) is None]
             try:
-                load_tables(spark, self.definition.source, sink, missing, progress)
+                self._copy_tables(spark, sink, missing, progress)
                 break
             except Retry as error:
                 # Truncated or rewritten under the snapshot, or the connection that held it broke.
@@ -173,6 +197,13 @@ class Run:
                 time.sleep(attempt)
                 self._end_if_stopping()
         self.status.phase = "streaming"
+
+    def _copy_tables(
+        self, spark: Session, sink: Sink, tables: list[TableSchema], progress: Callable[[str, int], None]
+    ) -> None:
+        from headwater.spark.load import load_tables
+
+        load_tables(spark, self.definition.source, sink, tables, progress)
 
     def _flow(self, spark: Session, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
         from headwater.spark.flow import SinkFlow
@@ -197,6 +228,7 @@ class Run:
     def _watch(self, tail: TailProcess) -> None:
         """Until everything is delivered, somebody stops us, or something cannot go on."""
         while not self._stopping:
+            self.status.beat = time.time()
             tail.ensure()
             for flow in self.flows:
                 if not flow.active and (failure := flow.failure()) is not None:

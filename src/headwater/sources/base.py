@@ -63,6 +63,8 @@ class Holder:
     # Who it is for, in a few words: `headwater`, or what the server tells of somebody else's.
     owner: str
     ours: bool
+    # The one that this very source reads from.
+    current: bool
     # The process on the server that reads from it now.
     active_pid: int | None
     # The server's own word for how safe it is.

@@ -60,6 +60,8 @@ class SinkFlow:
         self.position = ORIGIN
         # What the sink said when it was last tried in vain; empty when it goes well.
         self.trouble = ""
+        # Attempts at a batch that failed.
+        self.failures = 0
         self._load = load
         self._on_batch = on_batch
         self._say = say
@@ -137,11 +139,13 @@ class SinkFlow:
                 self._once(slices)
                 return
             except Retry as error:
+                self.failures += 1
                 if self._stopping:
                     raise
                 self._worry(str(error))
             except PySparkException as error:
                 # Spark itself, e.g. a worker that died over and over: a second attempt has no second effect.
+                self.failures += 1
                 failures += 1
                 if self._stopping or failures >= MAX_SPARK_FAILURES:
                     raise

@@ -200,6 +200,7 @@ class Tail:
             "state": state,
             "error": error,
             "end": [self.writer.end.commit, self.writer.end.ordinal],
+            "confirmed": self._confirmed.resume,
             "changes": self._changes,
             "commit_time": self._commit_time,
             "journal_bytes": self.writer.size,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position
 from headwater.journal import Journal
+from headwater.journal.writer import lock_held
 from headwater.options import Secret
 
 T = TypeVar("T")
@@ -91,12 +91,7 @@ class TailProcess:
 
 def tail_running(journal: Journal) -> bool:
     """Whether some process holds the journal's lock."""
-    try:
-        with (journal.path / "tail.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+    return lock_held(journal.path / "tail.lock")
 
 
 def tail_state(journal: Journal) -> Mapping[str, Any]:

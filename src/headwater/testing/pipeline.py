@@ -18,14 +18,20 @@ import yaml
 
 from headwater.failpoints import VARIABLE
 from headwater.journal import Journal
+from headwater.operate.status import Report, read_report
+from headwater.pipeline.definition import read_definition
+from headwater.testing.process import Watchdog
 from headwater.testing.waiting import wait_until
 
 
 class PipelineProcess:
     """`headwater run` on one pipeline file, again and again."""
 
-    def __init__(self, directory: Path, definition: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, definition: Mapping[str, Any], *, spark: bool = True) -> None:
         self.directory = directory
+        # Without Spark: the same pipeline in threads (`local_run`), started in a second.
+        self._module = "headwater.cli" if spark else "headwater.testing.local_run"
+        self._verb = ["run"] if spark else []
         self.state = directory / "state"
         self.lake = directory / "lake"
         self.file = directory / "pipeline.yaml"
@@ -34,21 +40,23 @@ class PipelineProcess:
         whole = {"name": "shop", "sinks": sinks, "state": str(self.state), **definition}
         self.file.write_text(yaml.safe_dump(whole))
         self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
 
     @property
     def journal(self) -> Journal:
         return Journal(self.state / "journal")
 
-    def start(self, *arguments: str, failpoints: str = "") -> None:
-        """Start in the background; `failpoints` as in `headwater.failpoints`."""
+    def start(self, *arguments: str, failpoints: str = "", **environment: str) -> None:
+        """Start in the background; `failpoints` as in `headwater.failpoints`. It ends when this process does."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headwater.cli", "run", str(self.file), *arguments],
+                [sys.executable, "-m", self._module, *self._verb, str(self.file), *arguments],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, VARIABLE: failpoints},
+                env={**os.environ, VARIABLE: failpoints, **environment},
                 start_new_session=True,
             )
+        self._watchdog = Watchdog(self._process.pid, signal.SIGTERM)
 
     def available_now(self, *, failpoints: str = "", timeout: float = 180) -> int:
         """Run until everything is delivered; the exit status (negative: killed by that signal)."""
@@ -59,7 +67,7 @@ class PipelineProcess:
         """Until the process ends by itself."""
         assert self._process is not None  # noqa: S101
         try:
-            return self._process.wait(timeout)
+            return self._reaped(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
             raise TimeoutError(f"the pipeline did not end within {timeout} s:\n{self.output()}") from None
@@ -74,7 +82,16 @@ class PipelineProcess:
         """kill -9 of the driver; its JVM and its tail notice by themselves."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait()
+            self._reaped(None)
+
+    def _reaped(self, timeout: float | None) -> int:
+        """The exit status, once it has ended; then its number may be another's."""
+        assert self._process is not None  # noqa: S101
+        status = self._process.wait(timeout)
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            self._watchdog = None
+        return status
 
     def kill_tail(self) -> bool:
         """kill -9 of the tail, if there is one."""
@@ -92,7 +109,21 @@ class PipelineProcess:
             _kill(pid, "")
 
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        self._reaped(None)
+        return False
+
+    def report(self) -> Report:
+        """How it is, as `headwater status` would say."""
+        return read_report(read_definition(self.file))
+
+    def wait_ready(self, timeout: float = 120) -> Report:
+        """Until data flows, or the process has ended."""
+        wait_until(lambda: not self.running() or self.report().ready, timeout, lambda: str(self.report().reasons))
+        return self.report()
 
     def wait_streaming(self, timeout: float = 120) -> None:
         """Until a sink's position is known and the tail reads."""

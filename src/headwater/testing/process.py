@@ -60,6 +60,30 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Watchdog:
+    """Ends process `pid` when we are gone before `dismiss`, however we went."""
+
+    def __init__(self, pid: int, last_signal: signal.Signals, temporary: Path | None = None, **user: Any) -> None:
+        self._shell = subprocess.Popen(
+            ["sh", "-c", WATCHDOG, "sh", str(pid), str(int(last_signal)), str(temporary or "")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            **user,
+        )
+
+    def dismiss(self) -> None:
+        """The process has been reaped: its number may belong to another one soon."""
+        if self._shell.stdin and not self._shell.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self._shell.stdin.write(b"\n")
+                self._shell.stdin.flush()
+            self._shell.stdin.close()
+        self._shell.wait(10)
+
+
 class ServerProcess:
     """One running server. `log` gets its output; `temporary` is removed if we die before `end`."""
 
@@ -79,13 +103,7 @@ class ServerProcess:
             self._server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), **how
             )
-        self._watchdog = subprocess.Popen(
-            ["sh", "-c", WATCHDOG, "sh", str(self.pid), str(int(last_signal)), str(temporary or "")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **how,
-        )
+        self._watchdog = Watchdog(self.pid, last_signal, temporary, **unprivileged())
 
     @property
     def pid(self) -> int:
@@ -95,7 +113,7 @@ class ServerProcess:
         """Whether the server still runs; reaps it when it does not."""
         if self._server.poll() is None:
             return True
-        self._dismiss_watchdog()
+        self._watchdog.dismiss()
         return False
 
     def end(self, how: signal.Signals, timeout: float) -> int:
@@ -106,7 +124,7 @@ class ServerProcess:
             status = self._server.wait(timeout)
         except subprocess.TimeoutExpired as error:
             raise Retry(f"process {self.pid} did not end within {timeout:g} s of {how.name}") from error
-        self._dismiss_watchdog()
+        self._watchdog.dismiss()
         return status
 
     def crash(self, timeout: float = 10) -> None:
@@ -128,15 +146,7 @@ class ServerProcess:
             if time.monotonic() > deadline:
                 raise Retry(f"children of process {self.pid} survived SIGKILL for {timeout:g} s")
             time.sleep(0.005)
-        self._dismiss_watchdog()
-
-    def _dismiss_watchdog(self) -> None:
-        if self._watchdog.stdin and not self._watchdog.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self._watchdog.stdin.write(b"\n")
-                self._watchdog.stdin.flush()
-            self._watchdog.stdin.close()
-        self._watchdog.wait(10)
+        self._watchdog.dismiss()
 
 
 def _runs(process: Any) -> bool:

@@ -13,6 +13,7 @@ IDLE = Holder(
     name="headwater_shop",
     owner="headwater",
     ours=True,
+    current=True,
     active_pid=None,
     status="extended",
     lost=False,

@@ -31,8 +31,8 @@ _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 Candidates = Callable[[psycopg.Connection[Any]], list[TableSchema]]
 
 
-def check(options: PostgresOptions, candidates: Candidates) -> list[Finding]:
-    """See `Source.check`."""
+def check(options: PostgresOptions, candidates: Candidates, *, running: bool = False) -> list[Finding]:
+    """See `Source.check`. While the pipeline is `running`, somebody reading from its slot is as it should be."""
     try:
         with connect(options) as connection:
             tables = candidates(connection)
@@ -41,7 +41,7 @@ def check(options: PostgresOptions, candidates: Candidates) -> list[Finding]:
                 *_wal_level(connection),
                 *_privileges(connection, tables),
                 *_capacity(connection, options),
-                _slot(connection, options),
+                _slot(connection, options, running),
                 *_publication(connection, options, tables),
                 *_tables(options, tables),
             ]
@@ -114,7 +114,7 @@ def _capacity(connection: psycopg.Connection[Any], options: PostgresOptions) -> 
     return found
 
 
-def _slot(connection: psycopg.Connection[Any], options: PostgresOptions) -> Finding:
+def _slot(connection: psycopg.Connection[Any], options: PostgresOptions, running: bool) -> Finding:
     subject = f'slot "{options.slot}"'
     slot = find_slot(connection, options.slot)
     if slot is None:
@@ -123,6 +123,8 @@ def _slot(connection: psycopg.Connection[Any], options: PostgresOptions) -> Find
         refuse_unusable(slot, connection.info.dbname)
     except HeadwaterError as error:
         return Finding(subject, _ERROR, error.what, error.remedies[0] if error.remedies else "")
+    if slot.active_pid is not None and running:
+        return Finding(subject, _OK, f"read by PID {slot.active_pid} on the server, wal_status {slot.wal_status}")
     if slot.active_pid is not None:
         remedy = f"Stop that reader, or: select pg_terminate_backend({slot.active_pid});"
         return Finding(subject, _WARNING, f"in use by PID {slot.active_pid} on the server", remedy)

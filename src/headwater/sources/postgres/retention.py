@@ -54,6 +54,7 @@ def _holder(
         name=name,
         owner="headwater" if ours else f"{application} ({kind})" if application else kind,
         ours=ours,
+        current=name == options.slot,
         active_pid=active,
         status=slot["wal_status"] or "unknown",
         lost=slot["wal_status"] == "lost",

@@ -15,12 +15,23 @@ from psycopg import sql
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
-from headwater.sources.base import Confirm, CopyChunk, Finding, Holder, Log, Snapshot, Source, SourceOptions
+from headwater.sources.base import (
+    Confirm,
+    CopyChunk,
+    Finding,
+    Holder,
+    Log,
+    Severity,
+    Snapshot,
+    Source,
+    SourceOptions,
+)
 from headwater.sources.postgres.capture import capture_filter
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
 from headwater.sources.postgres.chunks import plan_chunks
 from headwater.sources.postgres.connection import connect, connect_replication, now_microseconds
+from headwater.sources.postgres.examine import examine
 from headwater.sources.postgres.history import (
     History,
     keep_timeline,
@@ -115,6 +126,13 @@ class Postgres(Source):
 
     def check(self) -> list[Finding]:
         return check(self.options, self._candidates)
+
+    def examine(self, *, running: bool) -> list[Finding]:
+        found = check(self.options, self._candidates, running=running)
+        if found[0].severity is Severity.ERROR:
+            # Nobody answers there.
+            return found
+        return [*found, *examine(self.options, self._captured, running=running)]
 
     def prepare(self, durable: Position | None, journaled: Position | None = None) -> Position:
         with connect(self.options) as connection:

@@ -30,14 +30,15 @@ def source_rows(database: Any, table: str) -> list[dict[str, Any]]:
 def assert_lake_equals_source(database: Any, lake: Path, tables: Iterable[str]) -> None:
     """The same rows, each once, with the same values."""
     for table in tables:
-        expected = sorted(map(_comparable, source_rows(database, table)))
-        got = sorted(map(_comparable, lake_rows(lake, table)))
+        expected = sorted(map(comparable, source_rows(database, table)))
+        got = sorted(map(comparable, lake_rows(lake, table)))
         missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
         told = f"{missing.total()} rows missing, {extra.total()} too many: {list(missing)[:2]} {list(extra)[:2]}"
         assert got == expected, f"{table}: {told}"
 
 
-def _comparable(row: dict[str, Any]) -> str:
+def comparable(row: dict[str, Any]) -> str:
+    """A row as text, equal when its values are."""
     return repr([(name, _text(value)) for name, value in row.items()])
 
 

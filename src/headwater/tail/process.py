@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from headwater.errors import HeadwaterError, Retry, Stop
+from headwater.errors import HeadwaterError, Retry, Stop, Usage
 from headwater.event import Position
 from headwater.journal import Journal
 from headwater.journal.writer import lock_held
@@ -108,7 +108,8 @@ def raise_ended(journal: Journal, code: int) -> None:
     text = str(status.get("error") or f"the tail ended with status {code}; see {journal.path / 'tail.log'}")
     what, *rest = text.split("\n")
     remedies = [line.strip() for line in rest]
-    raise (Stop if code == Stop.exit_status else _Ended if code else Retry)(what, *remedies)
+    kinds: dict[int, type[HeadwaterError]] = {0: Retry, Stop.exit_status: Stop, Usage.exit_status: Usage}
+    raise kinds.get(code, _Ended)(what, *remedies)
 
 
 class _Ended(HeadwaterError):

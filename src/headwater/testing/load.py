@@ -1,7 +1,8 @@
 """Awkward load: what real applications do to a table, at random, from a seed.
 
 Per key: insert, updates, partial updates of large values, key change, delete, insert again; around it
-savepoints, rollbacks, COPY bursts, empty transactions, now and then a TRUNCATE.
+nested savepoints, rollbacks, COPY bursts, empty transactions with and without an id, now and then a value of some
+hundred kilobytes or a TRUNCATE. What is rolled back is marked NEVER: nobody may ever see it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+
+NEVER = "never committed"
 
 TABLES = {
     "public.orders": """
@@ -32,6 +35,8 @@ class AwkwardLoad:
         self.connection = connection
         self.random = random.Random(seed)  # noqa: S311
         self.keys = keys
+        # What an insert writes as its customer: NEVER inside anything that will be rolled back.
+        self._mark = ""
 
     def create(self) -> None:
         """The tables; external storage makes TOAST of every long text."""
@@ -46,14 +51,18 @@ class AwkwardLoad:
 
     def transaction(self) -> None:
         """One transaction of one to a dozen statements."""
+        doomed = self.random.random() < 0.1
         try:
             with self.connection.transaction():
+                self._mark = NEVER if doomed else ""
                 for _ in range(self.random.choice((0, 1, 1, 1, 2, 5, 12))):
                     self._statement()
-                if self.random.random() < 0.1:
+                if doomed:
                     raise _RollBack
         except _RollBack:
             pass
+        finally:
+            self._mark = ""
 
     def _statement(self) -> None:
         kinds = {
@@ -65,6 +74,7 @@ class AwkwardLoad:
             self._copy: 2,
             self._savepoint: 2,
             self._ledger: 4,
+            self._take_id: 1,
             self._truncate: 0.1,
         }
         self.random.choices(list(kinds), list(kinds.values()))[0]()
@@ -76,7 +86,7 @@ class AwkwardLoad:
         key = self._key()
         self.connection.execute(
             "insert into public.orders values (%s, %s, %s, %s, now(), %s, %s) on conflict do nothing",
-            [key, f"customer {key}", key % 7, key / 3, ["a", None, f"t{key}"], self._note()],
+            [key, self._mark or f"customer {key}", key % 7, key / 3, ["a", None, f"t{key}"], self._note()],
         )
 
     def _update(self) -> None:
@@ -102,16 +112,28 @@ class AwkwardLoad:
         base = self.keys + self.random.randrange(10**9) * 100
         with self.connection.cursor().copy("copy public.orders (id, customer, quantity) from stdin") as copy:
             for i in range(self.random.choice((3, 50, 60))):
-                copy.write_row((base + i, f"burst {i}", i))
+                copy.write_row((base + i, self._mark or f"burst {i}", i))
 
     def _savepoint(self) -> None:
+        """Work that is rolled back inside a transaction that is not, two savepoints deep now and then."""
+        before, self._mark = self._mark, NEVER
         try:
             with self.connection.transaction():
                 self._insert()
                 self._update()
+                if self.random.random() < 0.3:
+                    with self.connection.transaction():
+                        self._insert()
+                        self._delete()
                 raise _RollBack
         except _RollBack:
             pass
+        finally:
+            self._mark = before
+
+    def _take_id(self) -> None:
+        """A transaction with an id and nothing in it, if nothing else comes."""
+        self.connection.execute("select pg_current_xact_id()")
 
     def _ledger(self) -> None:
         account, entry = self.random.randrange(5), self.random.randrange(20)
@@ -125,7 +147,7 @@ class AwkwardLoad:
         self.connection.execute("truncate public.ledger")
 
     def _note(self) -> str | None:
-        length = self.random.choice((0, 10, 3_000, 9_000))
+        length = self.random.choices((0, 10, 3_000, 9_000, 300_000), (10, 10, 10, 10, 1))[0]
         return None if not length else "".join(self.random.choices("abcdefgh ", k=length))
 
 

@@ -40,6 +40,9 @@ class LocalRun(Run):
         self.definition.source.warm_up()
         return None
 
+    def _warm_workers(self, spark: Any) -> None:
+        """There are none."""
+
     def _copy_tables(
         self, spark: Any, sink: Sink, tables: list[TableSchema], progress: Callable[[str, int], None]
     ) -> None:

@@ -50,9 +50,11 @@ class JournalBusy(Stop):
 class JournalWriter:
     """The one writer. Opening it takes the lock, checks the end and cuts off what a crash left there."""
 
-    def __init__(self, journal: Journal, max_bytes: int) -> None:
+    def __init__(self, journal: Journal, max_bytes: int, *, keep_seconds: float = 0.0) -> None:
         self.journal = journal
         self.max_bytes = max_bytes
+        # What nobody needs any more stays this long, for replays.
+        self._keep_seconds = keep_seconds
         self.end: Position = ORIGIN
         self.synced: Position = ORIGIN
         # The end of the last block that holds anything; behind it the log has only moved on.
@@ -137,13 +139,16 @@ class JournalWriter:
             self._unsynced = False
         self.synced = self.end
 
-    def forget(self, upto: Position) -> None:
-        """Remove segments that hold nothing after `upto`; the open one stays."""
+    def forget(self, upto: Position, *, young: bool = False) -> None:
+        """Remove segments that hold nothing after `upto`; the open one stays, and `young` ones unless told so."""
         for path, (last, _size) in list(self._segments.items())[:-1]:
-            if last > upto:
+            if last > upto or not (young or self._old(path)):
                 break
             path.unlink(missing_ok=True)
             del self._segments[path]
+
+    def _old(self, path: Path) -> bool:
+        return not self._keep_seconds or time.time() - path.stat().st_mtime > self._keep_seconds
 
     @property
     def size(self) -> int:

@@ -65,6 +65,9 @@ class PipelineOptions:
     journal_max_bytes: int = option(
         20 << 30, help="cap of the journal; at the cap reading pauses and the server keeps the rest"
     )
+    journal_keep_hours: float = option(
+        0.0, help="how long the journal keeps what every sink holds, for headwater replay; the cap goes before"
+    )
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
     )
@@ -88,6 +91,7 @@ class Definition:
     # How events look, for sinks that carry events; and what happens to changes and events on the way.
     debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
     transforms: Chain = field(default_factory=Chain)
+    journal_keep_hours: float = 0.0
     health: HealthOptions = field(default_factory=HealthOptions)
     alarms: AlarmOptions = field(default_factory=AlarmOptions)
 
@@ -138,6 +142,7 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},
         debezium=debezium,
         transforms=chain,
+        journal_keep_hours=options.journal_keep_hours,
         health=parse_options(HealthOptions, options.health, where="health"),
         alarms=parse_options(AlarmOptions, options.alarms, where="alarms"),
     )

@@ -61,7 +61,12 @@ class Run:
             stack.callback(definition.source.close)
             target = definition.source.end() if available_now else None
             tail = TailProcess(
-                self.journal, definition.source.type, definition.source.options, begin, definition.journal_max_bytes
+                self.journal,
+                definition.source.type,
+                definition.source.options,
+                begin,
+                definition.journal_max_bytes,
+                keep_seconds=definition.journal_keep_hours * 3600,
             )
             stack.callback(tail.stop)
             tail.ensure()

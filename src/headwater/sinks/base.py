@@ -94,6 +94,13 @@ class Sink(ABC):
     def advance(self, upto: Position) -> None:
         """Every table is durable up to `upto`: remember it for `position`. Runs on the driver."""
 
+    def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        """Apply again what the table holds already: all its changes in a range that ends at `upto`.
+
+        The table then is as if they had been decoded so the first time; no position moves. Optional: Usage when
+        the target cannot take a change twice, or not to that position."""
+        raise Usage(f"a sink of type {self.type} cannot be replayed into")
+
     def contents(self, table: TableSchema) -> Contents | None:
         """What the target holds of a table now; None when it has no such table. Optional: Usage when the target
         is no mirror of the source or cannot be read."""

@@ -42,7 +42,13 @@ def main() -> int:
     source.folder = journal.source
     try:
         tail = Tail(
-            source, journal, Position(*orders["begin"]), orders["max_bytes"], alive, copy_first=orders["copy_first"]
+            source,
+            journal,
+            Position(*orders["begin"]),
+            orders["max_bytes"],
+            alive,
+            copy_first=orders["copy_first"],
+            keep_seconds=orders["keep_seconds"],
         )
         try:
             tail.run()

@@ -46,6 +46,7 @@ class Tail:
         alive: Callable[[], bool],
         *,
         copy_first: bool = False,
+        keep_seconds: float = 0.0,
     ) -> None:
         self.source = source
         # The tables' rows go into the journal before the log does.
@@ -53,7 +54,7 @@ class Tail:
         # Where the log itself begins: what `Source.prepare` has found or made.
         self.begin = begin
         self.journal = journal
-        self.writer = JournalWriter(journal, max_bytes)
+        self.writer = JournalWriter(journal, max_bytes, keep_seconds=keep_seconds)
         self._alive = alive
         self._confirmed = ORIGIN
         self._durable: Position | None = None
@@ -155,9 +156,9 @@ class Tail:
     def _wait_for_room(self, log: Log, full: JournalFull) -> None:
         """At the cap the tail stops reading; the server keeps the rest in its WAL."""
         self._housekeep(log, force=True, state="full", error=str(full))
-        if full.at_cap and self._durable is not None and self._durable >= self.writer.end:
-            self.writer.forget(self._durable)
-            if self.writer.size + full.wanted > self.writer.max_bytes:
+        if full.at_cap and self._durable is not None:
+            self.writer.forget(self._durable, young=True)
+            if self._durable >= self.writer.end and self.writer.size + full.wanted > self.writer.max_bytes:
                 raise Stop(
                     f"open transactions are larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
                     "Raise journal_max_bytes in the pipeline's file, then run again",

@@ -34,6 +34,7 @@ class TailProcess:
         max_bytes: int,
         *,
         copy_first: bool = False,
+        keep_seconds: float = 0.0,
     ) -> None:
         self.journal = journal
         self._orders = {
@@ -43,6 +44,7 @@ class TailProcess:
             "begin": [begin.commit, begin.ordinal, begin.resume],
             "max_bytes": max_bytes,
             "copy_first": copy_first,
+            "keep_seconds": keep_seconds,
         }
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -54,6 +54,11 @@ class TransformedSink(Sink):
             return Written(target.table, 0, 0.0)
         return self.inner.write(target, left, upto)
 
+    def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        left = self.chain.apply_all(batches)
+        target = self._table(table)
+        return self.inner.replay(target, left, upto) if left else Written(target.table, 0, 0.0)
+
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         left = (self.chain.apply(batch) for batch in rows)
         return self.inner.load_part(self._table(table), (batch for batch in left if len(batch)))

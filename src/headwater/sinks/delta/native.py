@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headwater.errors import Retry, Stop
+from headwater.errors import Retry, Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.sinks.delta.defaults import fill_values
 from headwater.sinks.delta.log import Moved, Rewrite, forget, open_log
 from headwater.sinks.delta.merge import compact, merge
 from headwater.sinks.delta.parquet import DataFile, discard, read_file, write_files
 from headwater.sinks.delta.place import Folder
-from headwater.sinks.delta.reduce import conform, last_state
+from headwater.sinks.delta.reduce import conform, in_place, keyed_state, last_state
 from headwater.sinks.delta.shape import (
+    CHANGE,
     added,
     changelog_rows,
     changelog_schema,
@@ -76,7 +78,41 @@ class Native:
             return sum(len(batch) for batch in left)
         raise Retry(f"{table.table}: the Delta table was changed by someone else {ATTEMPTS} times while we wrote")
 
-    def _apply(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> None:
+    def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> int:
+        """Apply again what lies at or before the table's position, in one commit that leaves the position as it is."""
+        position = self.log.position() if self.log.refresh() else None
+        if position is None:
+            raise Usage(f"{table.table} was never loaded into {self.folder.uri}: there is nothing to repeat")
+        if self.mode == "upsert" and upto < position:
+            raise Usage(
+                f"{table.table} holds the state of {position.resume or position.commit}; repeating less than that"
+                " would take its rows back in time",
+                "Leave --to away: an upsert table is replayed to its end",
+            )
+        loaded = self._loaded() if self.mode == "append" else None
+        left = [batch for batch in (batch.between(loaded, position) for batch in batches) if len(batch)]
+        if not left:
+            return 0
+        try:
+            self._apply(table, left, position, again=True)
+        except Moved as error:
+            raise Retry(f"{table.table}: the Delta table was changed by someone else meanwhile") from error
+        return sum(len(batch) for batch in left)
+
+    def _loaded(self) -> Position | None:
+        """The position of the snapshot that a changelog begins with; what lies before it is none of its changes."""
+        columns = pa.schema([pa.field("_headwater_op", pa.string()), *(pa.field(name, pa.int64()) for name in CHANGE)])
+        found = []
+        for path in self.log.files().paths:
+            rows = read_file(self.folder, path, columns)
+            rows = rows.filter(pc.equal(rows.column("_headwater_op"), "r"))
+            found += [Position(*pair) for pair in zip(*(rows.column(name).to_pylist() for name in CHANGE), strict=True)]
+        return max(found, default=None)
+
+    def _apply(
+        self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position, *, again: bool = False
+    ) -> None:
+        """One commit. `again`: the table holds these changes already."""
         stored = self.follow(table)
         if self.mode == "upsert" and self.log.exists and self.log.deletion_vectors:
             raise Stop(
@@ -88,7 +124,11 @@ class Native:
             whole = [conform(batch, table, self._fill(batch, table)) for batch in batches]
             if self.mode == "upsert":
                 state = last_state(whole, self.key)
+                state = in_place(state) if again else state
                 rewrite = merge(self.log, table, state, stored, self.key, file_bytes=self.file_bytes)
+            elif again:
+                state = keyed_state(pa.concat_tables(changelog_rows(batch) for batch in whole), CHANGE)
+                rewrite = merge(self.log, table, state, stored, CHANGE, file_bytes=self.file_bytes)
             else:
                 rows = (changelog_rows(batch) for batch in whole)
                 rewrite.add += write_files(self.folder, stored, rows, file_bytes=self.file_bytes)

@@ -8,7 +8,7 @@ reported as owed by the target, to `merge`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,21 @@ def last_state(batches: Sequence[ChangeBatch], key: Sequence[str]) -> LastState:
         nothing = pa.schema(list(table.arrow)).empty_table()
         return LastState(truncated, None, empty, nothing, empty, np.empty(0, dtype=bool), {})
     return _reduce(_Changes(left), key, truncated=truncated)
+
+
+def in_place(state: LastState) -> LastState:
+    """A state that the target has been in already: what the log left out stands under the row's last key."""
+    owed = {name: np.where(keys >= 0, state.key_of_row, -1) for name, keys in state.owed.items()}
+    return replace(state, taken_first=np.zeros_like(state.taken_first), owed=owed)
+
+
+def keyed_state(rows: pa.Table, key: Sequence[str]) -> LastState:
+    """Rows that each stand for themselves, known by columns of theirs."""
+    rows = rows.combine_chunks()
+    index, ids = KeyIndex.of([rows.column(name).combine_chunks() for name in key])
+    row_of_key = np.full(len(index), -1, dtype=np.int64)
+    row_of_key[ids] = np.arange(len(ids))
+    return LastState(False, index, row_of_key, rows, ids, np.zeros(len(index), dtype=bool), {})
 
 
 class _Changes:

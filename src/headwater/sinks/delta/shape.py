@@ -30,6 +30,9 @@ CHANGELOG = {
     "after": "after",
 }
 
+# What tells the changes of a changelog apart: their position.
+CHANGE = ("_headwater_commit", "_headwater_ordinal")
+
 
 def mirror_schema(table: TableSchema) -> pa.Schema:
     """The source's columns, names and order; all nullable, as Delta cannot take a NOT NULL back."""

@@ -151,6 +151,12 @@ class Delta(Sink):
         changes = self._native(table).write(table, batches, upto)
         return Written(table.table, changes, time.perf_counter() - began)
 
+    def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        began = time.perf_counter()
+        self._require_key(table)
+        changes = self._native(table).replay(table, batches, upto)
+        return Written(table.table, changes, time.perf_counter() - began)
+
     def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
         """Delta's jars, when the user wants Spark's engine or a table has outgrown the native one."""
         wanted = self.options.engine == Engine.SPARK or (

@@ -137,7 +137,7 @@ class Stage:
                 lambda held=before: (
                     not self.pipeline.running() or all(self.positions().get(name) != held[name] for name in held)
                 ),
-                90,
+                180,
                 lambda: f"no batch arrives: {self.pipeline.report().reasons}\n{self.pipeline.output()[-2000:]}",
             )
 

@@ -152,8 +152,12 @@ class Observer:
         return told, tail, positions
 
     def _source(self, tail: Mapping[str, Any], retention: Mapping[str, Any], now: float) -> SourceLag:
-        alive = lock_held(self._journal.path / "tail.lock")
-        state = str(tail.get("state", "none")) if alive else "dead"
+        lock = self._journal.path / "tail.lock"
+        state = "dead"
+        if lock_held(lock):
+            # A tail that was started a moment ago has not spoken yet; what is written there is its predecessor's.
+            spoken = lock.read_text(encoding="utf-8") == str(tail.get("pid"))
+            state = str(tail.get("state", "none")) if spoken else "starting"
         behind = int(tail.get("behind_bytes", 0))
         # While it does not read, nobody knows more than since when.
         since = float(tail.get("time", now)) if state != "reading" else tail.get("commit_time", 0) / 1e6 or now

@@ -51,6 +51,11 @@ _AND_DRIVER = "connector_and_driver"
 IDLE_TICK_SECONDS = 10.0
 # How often an idle reader asks the server where it is.
 PING_SECONDS = 1.0
+# A server that has not answered this many of our questions is gone, though TCP does not know it: a dead router, a
+# frozen machine. As long as PostgreSQL's own wal_receiver_timeout.
+SILENCE_SECONDS = 60.0
+# How often it is made sure that the log still carries what it should: a connection and a query.
+VERIFY_SECONDS = 10.0
 
 _KEEPALIVE = struct.Struct("!cQqB")
 _STATUS = struct.Struct("!cQQQqB")
@@ -69,6 +74,7 @@ class PostgresLog(Log):
         temporary: bool = False,
         gap: Chunk | None = None,
         spill: Path | None = None,
+        verify: Callable[[], None] = lambda: None,
     ) -> None:
         self._options = options
         self._schemas: dict[str, TableSchema] = {MESSAGES.id: MESSAGES}
@@ -90,6 +96,10 @@ class PostgresLog(Log):
         # What the slot has confirmed already: a lower word would move it back on some servers.
         self._confirmed = confirmed
         self._last_status = self._last_ping = self._last_emit = self._last_tick = 0.0
+        self._verify = verify
+        self._last_verify = time.monotonic()
+        # Seconds in which we have waited for the server and heard nothing.
+        self._silent = 0.0
         # What the server said when it could not find the publication and went on without it.
         self._skipped = ""
         self._pgconn = connect_replication(options)
@@ -116,6 +126,9 @@ class PostgresLog(Log):
                 return self._emit()
             now = time.monotonic()
             self._keep_alive(now)
+            if now - self._last_verify > VERIFY_SECONDS:
+                self._last_verify = now
+                self._verify()
             wait = deadline - now
             if self._builder.pending:
                 ripe = self._last_emit + GATHER_SECONDS
@@ -126,8 +139,14 @@ class PostgresLog(Log):
                 return tick
             if wait <= 0:
                 return None
-            if wait_readable(self._pgconn, min(wait, PING_SECONDS)):
+            began, pause = now, min(wait, PING_SECONDS)
+            if wait_readable(self._pgconn, pause):
+                self._silent = 0.0
                 self._consume()
+            else:
+                self._silent += min(pause, time.monotonic() - began)
+                if self._silent > SILENCE_SECONDS:
+                    raise broken(f"the server has not answered for {SILENCE_SECONDS:.0f} s")
 
     def schema(self, schema: str) -> TableSchema:
         return self._schemas[schema]

@@ -6,15 +6,18 @@ replaced.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from headwater.errors import Usage
+from headwater.errors import Stop, Usage
 from headwater.event import TableSchema
+from headwater.journal.folder import read_json, write_atomically
 from headwater.sources.postgres.options import PostgresOptions
 
 
@@ -28,6 +31,7 @@ class Publication:
     via_root: bool
 
 
+FILE = "publication.json"
 OPERATIONS = ("insert", "update", "delete", "truncate")
 
 
@@ -82,6 +86,29 @@ def ensure_publication(
     if lacking:
         _execute(connection, add_statement(options, lacking), options)
     return [table.table for table in lacking]
+
+
+def refuse_narrowed(connection: psycopg.Connection[Any], options: PostgresOptions, folder: Path | None) -> None:
+    """Stop when the publication hands out less than it did: what it leaves out is gone from the log without a word.
+
+    `folder` remembers what it handed out."""
+    publication = find_publication(connection, options.publication)
+    if publication is None or folder is None or not folder.is_dir():
+        # One that is missing is told by whoever reads the slot.
+        return
+    known = (read_json(folder / FILE) or {}).get("operations", [])
+    gone = [name for name in known if name not in publication.operations]
+    if gone:
+        name = sql.Identifier(options.publication).as_string(connection)
+        raise Stop(
+            f'the publication "{options.publication}" leaves out every {" and ".join(gone)}, which it did not before',
+            f"To mend it: alter publication {name} set (publish = '{', '.join(known)}');",
+            "then load the tables anew: drop the slot, remove the state folder and the tables in the lake, run again",
+            f"If you mean it: remove {folder / FILE}, and run again",
+            cause="Somebody altered it; changes of that kind since then are not in the log, and never will be",
+        )
+    if set(known) != set(publication.operations):
+        write_atomically(folder / FILE, json.dumps({"operations": publication.operations}))
 
 
 def create_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:

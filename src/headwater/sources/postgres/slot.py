@@ -71,6 +71,18 @@ def advance_slot(connection: psycopg.Connection[Any], name: str, lsn: int) -> in
     return parse_lsn(row[0]) if row else lsn
 
 
+def stale_seconds(connection: psycopg.Connection[Any], pid: int, since: Any) -> float:
+    """How long a slot's reader may still turn out to be dead: 0 when it has answered the server `since` then."""
+    row = connection.execute(
+        "select (select coalesce(reply_time > %s, false) from pg_stat_replication where pid = %s),"
+        " extract(epoch from current_setting('wal_sender_timeout')::interval)::float8",
+        [since, pid],
+    ).fetchone()
+    answered, timeout = row or (True, 0.0)
+    # Without a timeout the server never lets go by itself.
+    return 0.0 if answered or not timeout else timeout
+
+
 def refuse_unusable(slot: Slot, database: str) -> None:
     """Stop when this slot can never feed us: another plug-in, another database, already lost."""
     if slot.plugin != "pgoutput":

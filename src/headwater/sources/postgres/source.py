@@ -6,14 +6,14 @@ import builtins
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 from psycopg import sql
 
-from headwater.errors import Stop
+from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.sources.base import (
     Confirm,
@@ -43,7 +43,13 @@ from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import Relation
 from headwater.sources.postgres.position import at_lsn, flush_lsn, format_lsn, parse_lsn
-from headwater.sources.postgres.publication import Published, ensure_publication, find_publication, published_tables
+from headwater.sources.postgres.publication import (
+    Published,
+    ensure_publication,
+    find_publication,
+    published_tables,
+    refuse_narrowed,
+)
 from headwater.sources.postgres.relation import relation_schema
 from headwater.sources.postgres.retention import advance_holder, create_holder, drop_holder, find_holders
 from headwater.sources.postgres.slot import (
@@ -54,6 +60,7 @@ from headwater.sources.postgres.slot import (
     create_slot,
     find_slot,
     refuse_unusable,
+    stale_seconds,
 )
 
 if TYPE_CHECKING:
@@ -185,6 +192,7 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
+            refuse_narrowed(connection, self.options, self.folder)
             timeline = self._refuse_other_history(connection, after)
         confirmed = slot.confirmed if slot else 0
         gap = None
@@ -199,6 +207,7 @@ class Postgres(Source):
             confirmed=confirmed,
             gap=gap,
             spill=self.folder / "spill" if self.folder and blocks else None,
+            verify=self._verify,
         )
         keep_timeline(self.folder, timeline)
         return self._log
@@ -307,8 +316,16 @@ class Postgres(Source):
         if not relation.columns or not self._captured(relation.schema, relation.name):
             return None
         with connect(self.options) as connection:
+            # A publication that was altered makes the server describe its tables again.
+            refuse_narrowed(connection, self.options, self.folder)
             described = describe(connection, [relation.oid], self.options.cast)
         return relation_schema(relation, described[0] if described else None, self.options.cast)
+
+    def _verify(self) -> None:
+        """Asked now and then while the log is read: does it still carry what it did?"""
+        # A server that does not answer is the log's to tell.
+        with suppress(Retry), connect(self.options) as connection:
+            refuse_narrowed(connection, self.options, self.folder)
 
     def _drop_publication(self) -> None:
         with connect(self.options) as connection:
@@ -317,14 +334,21 @@ class Postgres(Source):
             )
 
     def _released_slot(self, connection: psycopg.Connection[Any]) -> Slot | None:
-        """Our slot, once nobody reads from it; a reader that stays is named by its PID."""
-        deadline = time.monotonic() + SLOT_RELEASE_SECONDS
+        """Our slot, once nobody reads from it; a reader that stays is named by its PID.
+
+        One that answers the server while we wait is alive. One that does not may be a client that died with its
+        network: the server lets go of it after wal_sender_timeout."""
+        began, waited = time.monotonic(), SLOT_RELEASE_SECONDS
+        now = connection.execute("select clock_timestamp()").fetchone()
         while (slot := find_slot(connection, self.options.slot)) is not None:
             refuse_unusable(slot, connection.info.dbname)
             if slot.active_pid is None:
                 break
-            if time.monotonic() > deadline:
-                raise SlotInUse(slot.name, slot.active_pid)
+            if time.monotonic() - began > waited:
+                timeout = stale_seconds(connection, slot.active_pid, now[0] if now else None)
+                if time.monotonic() - began > timeout + SLOT_RELEASE_SECONDS:
+                    raise SlotInUse(slot.name, slot.active_pid)
+                waited += 1.0
             time.sleep(0.1)
         return slot
 

@@ -56,27 +56,34 @@ def nothing(_stage: Stage) -> None:
 
 
 @scenario(cold=True)
-def killed_at_every_failpoint(stage: Stage) -> None:
-    """Between sink commit and position, between position and confirm, in a snapshot, around an fsync."""
-    for failpoints in (
-        "snapshot.before_load=kill@2",
-        "snapshot.after_load=kill",
-        "sink.after_write=kill@2",
-        "sink.before_advance=kill@3",
-        "sink.after_advance=kill@2",
-        "consumer.after_set=kill@3",
-    ):
-        stage.pipeline.start(failpoints=failpoints)
+def killed_at_failpoints(stage: Stage) -> None:
+    """In a snapshot, between sink commit and position, between position and confirm; then the tail, again and again."""
+    kill_the_driver(stage, "snapshot.before_load=kill@2", "sink.before_advance=kill@3", "consumer.after_set=kill@3")
+    kill_the_tail(stage, "journal.after_append=kill@5,tail.before_confirm=kill@2")
+
+
+@scenario(cold=True, slow=True)
+def killed_at_the_other_failpoints(stage: Stage) -> None:
+    kill_the_driver(stage, "snapshot.after_load=kill", "sink.after_write=kill@2", "sink.after_advance=kill@2")
+    kill_the_tail(stage, "tail.after_confirm=kill@2,journal.after_fsync=kill@3", "journal.before_fsync=kill@2")
+
+
+def kill_the_driver(stage: Stage, *failpoints: str) -> None:
+    for each in failpoints:
+        stage.pipeline.start(failpoints=each)
         assert stage.pipeline.wait(90) < 0, stage.pipeline.output()[-3000:]
-    # Here only the tail dies, again and again, and is replaced.
-    for failpoints in ("journal.after_append=kill@5,tail.before_confirm=kill@2", "tail.after_confirm=kill@2"):
-        stage.pipeline.start(failpoints=failpoints)
+
+
+def kill_the_tail(stage: Stage, *failpoints: str) -> None:
+    """It dies again and again, and is replaced each time."""
+    for each in failpoints:
+        stage.pipeline.start(failpoints=each)
         stage.batches(2)
         assert stage.pipeline.running(), stage.pipeline.output()[-3000:]
         stage.pipeline.kill()
 
 
-@scenario()
+@scenario(slow=True)
 def tail_and_driver_killed_at_random(stage: Stage) -> None:
     for _ in range(2):
         pause(stage.chance.uniform(0, 0.5))
@@ -115,7 +122,7 @@ def server_killed(stage: Stage) -> None:
         stage.batches(1)
 
 
-@scenario("is gone", "load the tables anew")
+@scenario("is gone", "load the tables anew", slow=True)
 def slot_dropped(stage: Stage) -> None:
     stage.stop()
     stage.execute("select pg_drop_replication_slot(%s)", stage.database.slot)
@@ -179,6 +186,8 @@ def slot_invalidated(stage: Stage) -> None:
 @scenario("publication", "does not exist at the point", slow=True)
 def publication_dropped_and_made_again(stage: Stage) -> None:
     stage.stop()
+    # What was committed before may still be delivered.
+    stage.gap = stage.end()
     stage.execute("drop publication headwater_shop")
     pause(0.5)
     stage.execute("create publication headwater_shop for table public.orders, public.ledger")
@@ -186,6 +195,7 @@ def publication_dropped_and_made_again(stage: Stage) -> None:
 
 @scenario("leaves out every update", "headwater_shop", slow=True)
 def publication_narrowed(stage: Stage) -> None:
+    stage.gap = stage.end()
     stage.execute("alter publication headwater_shop set (publish = 'insert')")
 
 
@@ -264,7 +274,7 @@ def walsender_left_by_a_dead_client(stage: Stage) -> None:
 # -- state, sinks, machine ---------------------------------------------------------------------------
 
 
-@scenario("journal.json", "is damaged", "the tables in the lake", remedy=Stage.load_anew)
+@scenario("journal.json", "is damaged", "the tables in the lake", slow=True)
 def state_file_zeroed(stage: Stage) -> None:
     stage.stop()
     file = stage.pipeline.state / "journal" / "journal.json"
@@ -317,7 +327,7 @@ def mend_the_sink(stage: Stage) -> None:
     (stage.pipeline.state / "sink_fault.json").unlink()
 
 
-@scenario("public.orders: the record of commit", "exclude", remedy=mend_the_sink)
+@scenario("public.orders: the record of commit", "exclude", remedy=mend_the_sink, slow=True)
 def sink_refuses_one_record(stage: Stage) -> None:
     (stage.pipeline.state / "sink_fault.json").write_text(json.dumps({"reject": {"customer": "poison"}}))
     stage.execute("insert into public.orders (id, customer) values (-1, 'poison')")
@@ -328,19 +338,34 @@ def journal_at_its_cap(stage: Stage) -> None:
     """The tail waits, says so, and goes on when the sink has."""
     stage.stop()
     told = stage.pipeline.file.read_text()
-    stage.pipeline.file.write_text(told + "journal_max_bytes: 4000000\n")
+    stage.pipeline.file.write_text(told + "journal_max_bytes: 24000000\n")
     (stage.pipeline.state / "sink_fault.json").write_text('{"down": true}')
     stage.pipeline.start()
     fill = "insert into public.orders (id, customer, note) select g, 'filler', repeat(md5(g::text), 250) from"
 
     def full() -> bool:
         base = 10**15 + stage.chance.randrange(10**12) * 100
-        stage.execute(f"{fill} generate_series({base}::bigint, {base + 99}::bigint) g")
+        stage.execute(f"{fill} generate_series({base}::bigint, {base + 199}::bigint) g")
         return stage.pipeline.journal.status().get("state") == "full"
 
     wait_until(full, 60, "the journal is full", interval=0.1)
     assert not stage.pipeline.report().ready
     (stage.pipeline.state / "sink_fault.json").unlink()
+    stage.pipeline.wait_ready()
+
+
+@scenario(slow=True, cold=True)
+def disk_of_the_journal_full(stage: Stage) -> None:
+    """The tail leaves the last of the disk to others, says so, and goes on when there is room."""
+    stage.mount(stage.pipeline.state, megabytes=300)
+    stage.pipeline.start()
+    stage.batches(1)
+    filler = stage.pipeline.state / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 60 << 20)
+    wait_until(lambda: stage.pipeline.journal.status().get("state") == "full", 60, "the disk is full")
+    assert "less than 256 MB free" in stage.pipeline.report().reasons[0]
+    filler.unlink()
     stage.pipeline.wait_ready()
 
 

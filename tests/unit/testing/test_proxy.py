@@ -56,7 +56,8 @@ def said(connection: socket.socket, words: bytes) -> bytes:
 def is_dead(connection: socket.socket) -> bool:
     try:
         return said(connection, b"x") == b""
-    except ConnectionError:
+    except OSError:
+        # Reset, or reset so early that there is no peer any more.
         return True
 
 

@@ -1,4 +1,4 @@
-"""What all tests share: one PostgreSQL server and one Spark session per run, a fresh database per test.
+"""What all tests share: one server of each database and one Spark session per run, a fresh database per test.
 
 Tests run from quick to slow (unit, server, spark, fault), so that a broken build says so early.
 """
@@ -17,6 +17,8 @@ from psycopg import sql
 
 from headwater.testing import PostgresServer, wait_until
 from headwater.testing.binaries import postgres_binaries
+from headwater.testing.mysql import MySqlServer
+from headwater.testing.mysql_binaries import mysql_binaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +91,14 @@ def database(postgres: PostgresServer) -> Iterator[Database]:
         postgres.stop("immediate")
         postgres.start()
     made.drop()
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySqlServer]:
+    """One MariaDB for the run. HEADWATER_TEST_MYSQL=mysql-8.0 or mariadb-11.4 picks another (`make test-mysql`)."""
+    version = os.environ.get("HEADWATER_TEST_MYSQL")
+    with MySqlServer(mysql_binaries(version) if version else None) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position, TableSchema
-from headwater.journal import Journal
+from headwater.journal import Journal, JournalReader
 from headwater.journal.writer import lock_file
 from headwater.pipeline.definition import Definition
 from headwater.pipeline.status import Status, StatusFile
@@ -104,9 +104,15 @@ class Run:
         definition = self.definition
         positions = {name: sink.position() for name, sink in definition.sinks.items()}
         held = [position for position in positions.values() if position is not None]
-        begin = definition.source.prepare(min(held) if held else None)
+        durable = min(held) if held else None
         source = definition.source
         self.journal.create(source.type, source.identity(), source.facts())
+        source.folder = self.journal.source
+        index = JournalReader(self.journal)
+        index.refresh()
+        begin = source.prepare(durable, index.reach(durable) if durable else None)
+        # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.
+        begin = max(begin, index.start)
         self._forget_strangers()
         for name, position in positions.items():
             self.journal.set_consumer(name, position)

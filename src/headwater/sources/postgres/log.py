@@ -29,6 +29,7 @@ from headwater.sources.postgres.connection import (
     wait_readable,
 )
 from headwater.sources.postgres.frames import ChunkBuilder, Frame
+from headwater.sources.postgres.heartbeat import Heartbeat
 from headwater.sources.postgres.message import MESSAGES
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.pgoutput import XLOG_HEADER
@@ -56,6 +57,9 @@ PING_SECONDS = 1.0
 SILENCE_SECONDS = 60.0
 # How often it is made sure that the log still carries what it should: a connection and a query.
 VERIFY_SECONDS = 10.0
+# So many keepalives that want an answer, with no news between them, mean that the server waits for us to be done.
+# In ordinary times it asks once in half a wal_sender_timeout, and our own status every second spares it that.
+SHUTDOWN_QUESTIONS = 20
 
 _KEEPALIVE = struct.Struct("!cQqB")
 _STATUS = struct.Struct("!cQQQqB")
@@ -95,6 +99,9 @@ class PostgresLog(Log):
         self._server_end = self._announced = self._received
         # What the slot has confirmed already: a lower word would move it back on some servers.
         self._confirmed = confirmed
+        # Keepalives in a row that wanted an answer, and where the server was.
+        self._questions = 0
+        self._asked_at = 0
         self._last_status = self._last_ping = self._last_emit = self._last_tick = 0.0
         self._verify = verify
         self._last_verify = time.monotonic()
@@ -161,6 +168,7 @@ class PostgresLog(Log):
         self._send_status_when_due(time.monotonic())
 
     def close(self) -> None:
+        self._heartbeat.close()
         self._pgconn.finish()
         if self._spill is not None:
             self._spill.close()
@@ -250,7 +258,16 @@ class PostgresLog(Log):
             self._announced = max(self._announced, wal_end)
             self._note_received()
         if reply:
+            self._refuse_to_hold_up_a_shutdown(wal_end)
             self._send_status(reply=False)
+
+    def _refuse_to_hold_up_a_shutdown(self, wal_end: int) -> None:
+        """A server that is told to stop asks, again and again, until everything is confirmed. Sinks may be hours
+        behind: let go, and come back when it is up again."""
+        self._questions = self._questions + 1 if wal_end == self._asked_at else 0
+        self._asked_at = wal_end
+        if self._questions >= SHUTDOWN_QUESTIONS:
+            raise broken("the server asks for nothing but an answer: it is shutting down")
 
     def _emit(self) -> Chunk | None:
         chunk = self._builder.take()
@@ -314,6 +331,7 @@ class PostgresLog(Log):
         except ServerError as error:
             raise self._refused(error) from error
         self._pgconn.nonblocking = 1
+        self._heartbeat = Heartbeat(self._options)
 
     def _refused(self, error: ServerError) -> HeadwaterError:
         match error.sqlstate:

@@ -152,6 +152,11 @@ def _execute(connection: psycopg.Connection[Any], statement: sql.Composed, optio
             "or set publication_autocreate: disabled and publish what you like",
             cause=str(error.diag.message_primary),
         ) from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise Usage(
+            f'the publication "{options.publication}" cannot be changed on a standby',
+            f"Run on the primary: {statement.as_string(None)};",
+        ) from error
     except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.DataError) as error:
         raise Usage(
             f'the publication "{options.publication}" cannot be made as wanted: {error.diag.message_primary}',

@@ -5,6 +5,7 @@ Knows SQL and nothing of streaming; `log.py` reads from the slot that this modul
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from headwater.errors import Stop, Usage
 from headwater.sources.postgres.connection import ServerError, command, connect_replication
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.position import format_lsn, parse_lsn
+
+LOG = logging.getLogger("headwater.postgres")
 
 
 class SlotInUse(Stop):
@@ -126,9 +129,35 @@ def create_slot(options: PostgresOptions, name: str | None) -> Iterator[Exported
     pgconn = connect_replication(options)
     try:
         chosen = name or f"headwater_sync_{uuid4().hex[:12]}"
-        yield _create(pgconn, chosen, "LOGICAL pgoutput EXPORT_SNAPSHOT", temporary=name is None)
+        how = "LOGICAL pgoutput EXPORT_SNAPSHOT"
+        if name and options.slot_failover and _may_fail_over(pgconn):
+            how = "LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER)"
+        yield _create(pgconn, chosen, how, temporary=name is None)
     finally:
         pgconn.finish()
+
+
+def ensure_failover(options: PostgresOptions) -> None:
+    """A slot that was made without it is carried on by standbys from now on. Protocol: ALTER_REPLICATION_SLOT."""
+    pgconn = connect_replication(options)
+    try:
+        if _may_fail_over(pgconn):
+            command(pgconn, f"ALTER_REPLICATION_SLOT {pgconn_quote(options.slot)} (FAILOVER)".encode())
+    except ServerError as error:
+        raise Usage(f'the slot "{options.slot}" cannot be made a failover slot: {error.text}') from error
+    finally:
+        pgconn.finish()
+
+
+def _may_fail_over(pgconn: PGconn) -> bool:
+    """PostgreSQL 17 and newer, on a primary; elsewhere slot.failover has no effect, as in Debezium, but is told."""
+    if pgconn.server_version < 170000:
+        LOG.warning("slot.failover has no effect: the server is older than PostgreSQL 17")
+        return False
+    if command(pgconn, b"select pg_is_in_recovery()").get_value(0, 0) == b"t":
+        LOG.warning("slot.failover has no effect on a standby")
+        return False
+    return True
 
 
 def create_in_session(pgconn: PGconn, name: str) -> None:

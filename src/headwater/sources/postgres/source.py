@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psycopg
 from psycopg import sql
 
-from headwater.errors import Retry, Stop
+from headwater.errors import Retry, Stop, Usage
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.sources.base import (
     Confirm,
@@ -58,6 +58,7 @@ from headwater.sources.postgres.slot import (
     SlotInUse,
     advance_slot,
     create_slot,
+    ensure_failover,
     find_slot,
     refuse_unusable,
     stale_seconds,
@@ -99,13 +100,16 @@ class Postgres(Source):
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
 
     def __init__(self, options: PostgresOptions) -> None:
+        if options.wal_escrow and options.lsn_flush_mode == "manual":
+            raise Usage("source: wal.escrow confirms, and lsn.flush.mode: manual does not; keep one")
         self.options = options
         self._captured = capture_filter(options)
         # The snapshot that came with a slot we just created; held until `close`.
         self._held = ExitStack()
         self._exported: Exported | None = None
-        # The log opened last.
+        # The log opened last, and whether a standby gives it.
         self._log: PostgresLog | None = None
+        self._standby = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Executors get the options only: connections stay where they were opened."""
@@ -146,6 +150,8 @@ class Postgres(Source):
             # The publication comes first: a slot made before it fails on every change in between.
             ensure_publication(connection, self.options, self._candidates(connection))
             slot = self._released_slot(connection)
+            if slot is not None and self.options.slot_failover:
+                ensure_failover(self.options)
             if durable is not None:
                 held = max(durable, journaled or durable)
                 self._refuse_other_history(connection, held)
@@ -194,6 +200,7 @@ class Postgres(Source):
             slot = self._released_slot(connection)
             refuse_narrowed(connection, self.options, self.folder)
             timeline = self._refuse_other_history(connection, after)
+            self._standby = in_recovery(connection)
         confirmed = slot.confirmed if slot else 0
         gap = None
         if confirmed > flush_lsn(after):
@@ -326,6 +333,11 @@ class Postgres(Source):
         # A server that does not answer is the log's to tell.
         with suppress(Retry), connect(self.options) as connection:
             refuse_narrowed(connection, self.options, self.folder)
+            if self._standby and not in_recovery(connection):
+                self._standby = False
+                # The stream was not interrupted: what we read now is of the new timeline, and of the same history.
+                keep_timeline(self.folder, timeline := self._history().timeline)
+                LOG.warning("the standby was promoted: reading goes on, on timeline %d", timeline)
 
     def _drop_publication(self) -> None:
         with connect(self.options) as connection:
@@ -365,9 +377,11 @@ class Postgres(Source):
         if slot.confirmed > flush_lsn(held):
             self._accept_gap(flush_lsn(held), slot.confirmed)
             return held
-        if slot.confirmed < flush_lsn(durable) and self.options.offset_mismatch_strategy in _ADVANCES:
-            return at_lsn(advance_slot(connection, slot.name, flush_lsn(durable)))
-        return at_lsn(slot.confirmed)
+        confirmed = slot.confirmed
+        if confirmed < flush_lsn(durable) and self.options.offset_mismatch_strategy in _ADVANCES:
+            confirmed = advance_slot(connection, slot.name, flush_lsn(durable))
+        # The end of a transaction and the place behind it are one; ours says which transaction.
+        return held if confirmed > held.commit else at_lsn(confirmed)
 
     def _accept_gap(self, held: int, confirmed: int) -> None:
         """Go on where the slot is, if that was asked for; it is recorded in the journal. Else stop."""

@@ -75,6 +75,8 @@ class JournalWriter:
         try:
             self._recover()
         except BaseException:
+            if self._file is not None:
+                self._file.close()
             self._lock.close()
             raise
 

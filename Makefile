@@ -54,7 +54,7 @@ test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a
 	$(BIN)/pytest --timeout=600 $(ARGS) tests/oracle
 
 .PHONY: faults
-faults: $(VENV)/.dev ## Kill processes at random moments and compare (SECONDS=300 SEED=1)
+faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)
 	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults
 
 .PHONY: bench

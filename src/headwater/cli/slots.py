@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from headwater.errors import Stop, Usage
-from headwater.operate.slots import Outlook, duration_text, observe, require_dead, size_text
+from headwater.operate.slots import Outlook, observe, require_dead
 from headwater.options import parse_options
 from headwater.pipeline.definition import read_definition
 from headwater.registry import source_for_url
 from headwater.sources.base import Source
+from headwater.wording import duration_text, size_text
 
 ACTIONS = {"create": 1, "drop": 1, "advance": 2}
 

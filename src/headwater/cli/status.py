@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headwater.operate.slots import duration_text, size_text
 from headwater.operate.status import Observer, Report
 from headwater.pipeline.definition import read_definition
+from headwater.wording import duration_text, size_text
 
 WATCH_SECONDS = 1.0
 NOT_READY = 1

@@ -39,7 +39,7 @@ def prometheus_text(report: Report) -> str:
     for name, labels, value in samples(report):
         pairs = {"pipeline": report.pipeline, **labels}
         shown = ",".join(f'{key}="{_escape(text)}"' for key, text in pairs.items())
-        by_name[name].append(f"{name}{{{shown}}} {value:g}" if value % 1 else f"{name}{{{shown}}} {value:.0f}")
+        by_name[name].append(f"{name}{{{shown}}} {float(value)!r}" if value % 1 else f"{name}{{{shown}}} {value:.0f}")
     lines: list[str] = []
     for name, found in by_name.items():
         if found:

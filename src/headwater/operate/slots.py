@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.errors import Stop
 from headwater.sources.base import Holder, Source
+from headwater.wording import duration_text
 
 # Long enough to see a busy server's rate and a reader that comes back, short enough to wait for.
 OBSERVE_SECONDS = 2.0
@@ -105,21 +106,3 @@ def require_dead(source: Source, name: str, seconds: float = OBSERVE_SECONDS) ->
         if time.monotonic() >= deadline:
             return found
         time.sleep(min(0.2, seconds))
-
-
-def size_text(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TB"
-
-
-def duration_text(seconds: float) -> str:
-    """`3 h 20 min`: the two largest units."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")) if count]
-    return " ".join(parts[:2]) or "0 s"

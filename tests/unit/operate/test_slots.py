@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.operate.slots import duration_text, outlook
+from headwater.operate.slots import outlook
 from headwater.sources.base import Holder
+from headwater.wording import duration_text
 
 IDLE = Holder(
     name="headwater_shop",

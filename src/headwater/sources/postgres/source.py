@@ -63,6 +63,7 @@ from headwater.sources.postgres.slot import (
     refuse_unusable,
     stale_seconds,
 )
+from headwater.wording import size_text
 
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
@@ -432,13 +433,3 @@ def written_lsn(connection: psycopg.Connection[Any]) -> int:
         "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end::text"
     ).fetchone()
     return parse_lsn(row[0]) if row and row[0] else 0
-
-
-def size_text(count: int) -> str:
-    """Bytes for people."""
-    value = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TB"

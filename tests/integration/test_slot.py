@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.conftest import Database
@@ -11,6 +13,7 @@ from tests.integration.postgres_source import make_source, open_log, read_change
 from headwater.errors import Retry, Stop, Usage
 from headwater.event import Position
 from headwater.journal import Journal
+from headwater.sources.base import Log
 from headwater.sources.postgres import source as source_module
 from headwater.sources.postgres.connection import Refused, Unreachable, connect
 from headwater.sources.postgres.position import at_lsn, flush_lsn
@@ -50,10 +53,28 @@ def test_prepare_makes_the_publication_before_the_slot_and_finds_both_again(tabl
         assert read_changes(log, 1)
 
 
+@contextmanager
+def reading(log: Log) -> Iterator[None]:
+    """A reader that is alive: it answers the server."""
+    stopping = threading.Event()
+
+    def read() -> None:
+        while not stopping.is_set():
+            log.read(0.1)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
 def test_a_slot_in_use_names_the_reader(table: Database, monkeypatch):
     monkeypatch.setattr(source_module, "SLOT_RELEASE_SECONDS", 0.3)
     source = make_source(table)
-    with open_log(source):
+    with open_log(source) as log, reading(log):
         pid = table.execute("select active_pid from pg_replication_slots where slot_name = %s", table.name)[0][0]
         with pytest.raises(SlotInUse, match=f"PID {pid}") as refused:
             make_source(table).prepare(None)

@@ -74,16 +74,22 @@ def advance_slot(connection: psycopg.Connection[Any], name: str, lsn: int) -> in
     return parse_lsn(row[0]) if row else lsn
 
 
-def stale_seconds(connection: psycopg.Connection[Any], pid: int, since: Any) -> float:
-    """How long a slot's reader may still turn out to be dead: 0 when it has answered the server `since` then."""
+def last_reply(connection: psycopg.Connection[Any], slot: str) -> Any:
+    """When the reader of a slot last spoke, by its own clock: good for seeing that it speaks, not for telling when."""
     row = connection.execute(
-        "select (select coalesce(reply_time > %s, false) from pg_stat_replication where pid = %s),"
-        " extract(epoch from current_setting('wal_sender_timeout')::interval)::float8",
-        [since, pid],
+        "select r.reply_time from pg_stat_replication r join pg_replication_slots s on s.active_pid = r.pid"
+        " where s.slot_name = %s",
+        [slot],
     ).fetchone()
-    answered, timeout = row or (True, 0.0)
-    # Without a timeout the server never lets go by itself.
-    return 0.0 if answered or not timeout else timeout
+    return row[0] if row else None
+
+
+def sender_timeout(connection: psycopg.Connection[Any]) -> float:
+    """After how many seconds of silence the server lets go of a reader; 0: never."""
+    row = connection.execute(
+        "select extract(epoch from current_setting('wal_sender_timeout')::interval)::float8"
+    ).fetchone()
+    return float(row[0]) if row else 0.0
 
 
 def refuse_unusable(slot: Slot, database: str) -> None:

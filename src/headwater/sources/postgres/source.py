@@ -60,8 +60,9 @@ from headwater.sources.postgres.slot import (
     create_slot,
     ensure_failover,
     find_slot,
+    last_reply,
     refuse_unusable,
-    stale_seconds,
+    sender_timeout,
 )
 from headwater.wording import size_text
 
@@ -351,17 +352,15 @@ class Postgres(Source):
 
         One that answers the server while we wait is alive. One that does not may be a client that died with its
         network: the server lets go of it after wal_sender_timeout."""
-        began, waited = time.monotonic(), SLOT_RELEASE_SECONDS
-        now = connection.execute("select clock_timestamp()").fetchone()
+        began, spoke = time.monotonic(), last_reply(connection, self.options.slot)
         while (slot := find_slot(connection, self.options.slot)) is not None:
             refuse_unusable(slot, connection.info.dbname)
             if slot.active_pid is None:
                 break
-            if time.monotonic() - began > waited:
-                timeout = stale_seconds(connection, slot.active_pid, now[0] if now else None)
-                if time.monotonic() - began > timeout + SLOT_RELEASE_SECONDS:
-                    raise SlotInUse(slot.name, slot.active_pid)
-                waited += 1.0
+            alive = last_reply(connection, self.options.slot) != spoke
+            patience = SLOT_RELEASE_SECONDS + (0.0 if alive else sender_timeout(connection))
+            if time.monotonic() - began > patience:
+                raise SlotInUse(slot.name, slot.active_pid)
             time.sleep(0.1)
         return slot
 

@@ -43,6 +43,10 @@ class Usage(HeadwaterError):
     exit_status = 2
 
 
+class Rejected(Stop):
+    """A record that the target will never take: too large, of a type it refuses."""
+
+
 class Unrepresentable(Stop):
     """A value that the target type cannot hold; never changed silently."""
 

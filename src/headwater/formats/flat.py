@@ -188,6 +188,14 @@ def _template(names: tuple[str, ...], omitted: frozenset[str]) -> Template:
     return Template(tuple(Slot("", "", "") if name in omitted else Slot(_prefix(name)) for name in names), "")
 
 
+def key_text(table: TableSchema, rows: pa.StructArray, names: tuple[str, ...]) -> Text:
+    """The key columns of every row as a JSON object, in key order."""
+    order = {column.name: i for i, column in enumerate(table.columns)}
+    slots = tuple(Slot(("{" if i == 0 else ",") + quote(name) + ":") for i, name in enumerate(names))
+    texts = [writer_for(table.column(name).arrow)(rows.field(order[name])) for name in names]
+    return Template(slots, "}").fill(texts, len(rows)).with_state(null_state(rows))
+
+
 def _object(table: TableSchema, rows: pa.StructArray) -> Text:
     """A whole row as a JSON object."""
     if not len(table.columns) or rows.null_count == len(rows):

@@ -9,8 +9,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -24,6 +25,9 @@ from headwater.sources.base import Source
 from headwater.transforms.chain import Chain, build_chain
 from headwater.transforms.connect_form import take_connect
 from headwater.transforms.sink import TransformedSink
+
+if TYPE_CHECKING:
+    from headwater.formats.connector import Connector
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REFERENCE = re.compile(r"(\$)?\$\{(file:)?([^}]+)\}")
@@ -130,8 +134,8 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
     chain = build_chain([*options.transforms, *more])
     for number, section in enumerate(options.sinks):
         name, sink = _sink(section, f"sinks[{number}]", options.name)
-        sink = _transformed(sink, name, chain, debezium)
-        sinks[name if name not in sinks else f"{name}-{number}"] = sink
+        sink.name = name if name not in sinks else f"{name}-{number}"
+        sinks[sink.name] = _transformed(sink, chain, debezium, source)
     return Definition(
         name=options.name,
         source=source,
@@ -166,15 +170,15 @@ def _source(section: Any, name: str) -> tuple[Source, DebeziumOptions, list[dict
     return source, parse_options(DebeziumOptions, debezium, where="source", name=name), sections
 
 
-def _transformed(sink: Sink, name: str, chain: Chain, debezium: DebeziumOptions) -> Sink:
+def _transformed(sink: Sink, chain: Chain, debezium: DebeziumOptions, source: Source) -> Sink:
     """The sink behind the transforms; one that carries events applies column options and event transforms itself."""
     use = getattr(sink, "use_events", None)
     if use is not None:
-        use(debezium, chain.events)
+        use(debezium, chain.events, partial(_connector, source))
         return TransformedSink(sink, chain) if chain.changes else sink
     if chain.events:
         raise Usage(
-            f"sink {name!r} takes rows, not events: the transform {chain.events[0].type!r} cannot apply to it",
+            f"sink {sink.name!r} takes rows, not events: the transform {chain.events[0].type!r} cannot apply to it",
             "use a transform of changes (filter, columns, mask, route), or a sink that carries events",
         )
     if not debezium.names_columns:
@@ -185,6 +189,11 @@ def _transformed(sink: Sink, name: str, chain: Chain, debezium: DebeziumOptions)
     rules = ColumnRulesTransform(debezium)
     changes = (rules, *chain.changes) if rules.rules else chain.changes
     return TransformedSink(sink, Chain(changes)) if changes else sink
+
+
+def _connector(source: Source) -> Connector:
+    """The database as events show it. Asks the server."""
+    return source.connector(source.facts())
 
 
 def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink]:

@@ -54,6 +54,8 @@ class Sink(ABC):
     # A sink of events is no mirror of tables: `write` is given the log's messages too, as changes of a table with
     # `TableSchema.message` (never loaded), and values that no lake type can hold as text (`Source.decode_events`).
     writes_events: ClassVar[bool] = False
+    # What the pipeline file calls this sink; the definition sets it.
+    name: str = ""
 
     @abstractmethod
     def __init__(self, options: Any, *, pipeline: str) -> None:
@@ -63,9 +65,14 @@ class Sink(ABC):
         """Is the target reachable, can every table be written? Changes nothing."""
         return []
 
+    def warm_up(self) -> None:
+        """Load what `write` needs, on an executor: the first batch should not wait for it."""
+        self.position()
+
     @abstractmethod
     def position(self) -> Position | None:
-        """The position this sink as a whole has reached; None before the first. Asked once at start."""
+        """The position this sink as a whole has reached; None before the first. Asked once at start, by the one run
+        that is to write: who wrote before must not be able to from then on, where the target can see to that."""
 
     @abstractmethod
     def table_position(self, table: TableSchema) -> Position | None:
@@ -105,6 +112,17 @@ class Sink(ABC):
         """What the target holds of a table now; None when it has no such table. Optional: Usage when the target
         is no mirror of the source or cannot be read."""
         raise Usage(f"what is in a sink of type {self.type} cannot be compared with the source")
+
+    # -- targets that take the log as a whole ----------------------------------------------------------
+
+    def takes_log(self) -> bool:
+        """Whether the changes of all tables go to `write_log` on the driver, instead of table by table to `write`."""
+        return False
+
+    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
+        """As `write` for all tables at once and as `advance`, together: `decoded` is the log up to `upto`, chunk by
+        chunk. The first and the last chunk may reach further than what is new, or than `upto`."""
+        raise NotImplementedError
 
     # -- tables that Spark itself writes -------------------------------------------------------------
 

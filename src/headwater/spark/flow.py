@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, Retry
-from headwater.event import ORIGIN, Position, TableSchema
+from headwater.event import ORIGIN, ChangeBatch, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal
 from headwater.sinks.base import Sink
 from headwater.spark.rows import arrow_schema, table_schema
 from headwater.spark.slice_stream import SliceSource
+from headwater.spark.slices import Slice, decode_slice
 from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_of_table, error_from_json
 
 # A sink that fails for a moment is tried again; longer each time, up to this.
@@ -72,18 +73,22 @@ class SinkFlow:
         self._query: StreamingQuery | None = None
         self._busy = threading.Lock()
         self._stopping = False
+        self._target: int | None = None
+        self._starts = 0
 
     def start(self, after: Position, target: int | None) -> None:
         """Run from `after`; with `target`, until everything received up to there is delivered."""
         # Positions are stored with the data; a checkpoint older or newer than them would only confuse.
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self.position = after
+        self._target = target
+        self._starts += 1
         self.spark.dataSource.register(SliceSource)
         stream = (
             self.spark.readStream.format("headwater_slices")
             .option("journal", str(self.journal.path))
             .option("after", after.to_json())
-            .option("tasks", str(self.spark.sparkContext.defaultParallelism))
+            .option("tasks", "1" if self.sink.takes_log() else str(self.spark.sparkContext.defaultParallelism))
             .option("max_bytes", str(self._max_bytes))
         )
         if target is not None:
@@ -106,6 +111,11 @@ class SinkFlow:
             return self.error
         failed: Any = self._query.exception() if self._query is not None else None
         if failed is None or self._stopping:
+            return None
+        if self._starts < MAX_SPARK_FAILURES:
+            # Spark gives a new planner ten seconds to answer, and several sinks may start at once on a busy machine.
+            self._worry(f"the Spark query ended; starting it again: {str(failed)[:500]}")
+            self.start(self.position, self._target)
             return None
         return HeadwaterError(f"the Spark query of sink {self.name!r} failed", cause=str(failed)[:2000])
 
@@ -160,6 +170,11 @@ class SinkFlow:
         self.trouble = text
 
     def _once(self, slices: DataFrame) -> None:
+        if self.sink.takes_log():
+            # One slice: the whole log of this batch.
+            for row in slices.collect():
+                self._write_log(Slice.from_json(row.slice))
+            return
         work = apply_slices(self.sink, self._settings, load_first=self._load is not None)
         results = slices.mapInArrow(work, RESULT).collect()
         errors = [error_from_json(row.error) for row in results if row.error]
@@ -182,6 +197,20 @@ class SinkFlow:
         self._advance(upto)
         self._on_batch(changed, min((row.commit_time for row in done if row.table), default=0))
 
+    def _write_log(self, part: Slice) -> None:
+        """A sink that takes the log as a whole, on the driver: decoded by threads, written as it comes."""
+        log = _Log(part, self.sink, load_first=self._load is not None)
+        try:
+            written = self.sink.write_log(log, part.upto)
+        except _Unloaded as found:
+            if self._load is None:
+                raise
+            self._load([found.table])
+            self._write_log(part)
+            return
+        self._advance(part.upto)
+        self._on_batch({done.table: done.changes for done in written}, log.oldest)
+
     def _write_frame(self, slices: DataFrame, table: TableSchema, upto: Position) -> int:
         """A table that Spark itself writes: its changes of this batch as one DataFrame."""
         schema = table_schema(table)
@@ -195,3 +224,32 @@ class SinkFlow:
         self.position, self.trouble = upto, ""
         self.journal.set_consumer(self.name, upto)
         failpoint("consumer.after_set")
+
+
+class _Log:
+    """Every block that a slice touches, decoded whole; stops at a table that has to be loaded first."""
+
+    def __init__(self, part: Slice, sink: Sink, *, load_first: bool) -> None:
+        self._part = part
+        self._sink = sink
+        self._load_first = load_first
+        # Commit time of the oldest change, microseconds since the epoch: latency is told by it.
+        self.oldest = 0
+
+    def __iter__(self) -> Iterator[list[ChangeBatch]]:
+        for batches in decode_slice(self._part, events=True):
+            for batch in filter(len, batches):
+                known = batch.table.message or not self._load_first
+                if not known and self._sink.table_position(batch.table) is None:
+                    raise _Unloaded(batch.table)
+                first = batch.records.column("commit_time")[0].value or 0
+                self.oldest = min(self.oldest or first, first)
+            yield batches
+
+
+class _Unloaded(Exception):
+    """The sink has never seen this table."""
+
+    def __init__(self, table: TableSchema) -> None:
+        super().__init__(table.table)
+        self.table = table

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError, Retry, Stop, Unrepresentable, Usage
+from headwater.errors import HeadwaterError, Rejected, Retry, Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
 from headwater.registry import source_class
@@ -44,7 +44,7 @@ UNLOADED = "unloaded"
 FRAME = "frame"
 
 Batches = Iterator[pa.RecordBatch]
-_KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Unrepresentable, HeadwaterError)}
+_KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Rejected, Unrepresentable, HeadwaterError)}
 
 
 def apply_slices(sink: Sink, settings: Mapping[str, str], *, load_first: bool) -> Callable[[Batches], Batches]:
@@ -120,7 +120,7 @@ def warm_workers(spark: SparkSession, source: str, sinks: Sequence[Sink]) -> Non
         for batch in batches:
             source_class(source).warm_up()
             for sink in sinks:
-                sink.position()
+                sink.warm_up()
             # Keeps this worker busy for a moment, so that the next task starts another one.
             time.sleep(0.2)
             yield batch

@@ -73,7 +73,7 @@ def put_in_place(made: Path, done: Path) -> None:
 def _run_ivy(artifact: Artifact, files: Path, work: Path) -> None:
     module = work / "ivy.xml"
     module.write_text(_ivy_module(artifact), encoding="utf-8")
-    command = [_java(), "-jar", str(_ivy_jar()), "-warn", "-cache", str(work / "cache"), "-ivy", str(module)]
+    command = [java(), "-jar", str(_ivy_jar()), "-warn", "-cache", str(work / "cache"), "-ivy", str(module)]
     if os.environ.get(IVY_SETTINGS):
         command += ["-settings", os.environ[IVY_SETTINGS]]
     command += ["-confs", "default", "-types", artifact.type, *(["bundle"] if artifact.type == "jar" else [])]
@@ -105,7 +105,8 @@ def _ivy_module(artifact: Artifact) -> str:
     )
 
 
-def _java() -> str:
+def java() -> str:
+    """The Java that everything here runs with: JAVA_HOME's, else the first on PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if found is None:

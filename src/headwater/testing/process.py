@@ -85,7 +85,9 @@ class Watchdog:
 
 
 class ServerProcess:
-    """One running server. `log` gets its output; `temporary` is removed if we die before `end`."""
+    """One running server. `log` gets its output; `temporary` is removed if we die before `end`.
+
+    Databases refuse to be root; what runs from a closed cache folder keeps it (`drop_root=False`)."""
 
     def __init__(
         self,
@@ -95,10 +97,11 @@ class ServerProcess:
         env: Mapping[str, str],
         temporary: Path | None = None,
         last_signal: signal.Signals = signal.SIGTERM,
+        drop_root: bool = True,
     ) -> None:
         self.log = log
         # A session of its own: Ctrl-C in a terminal reaches us, and we decide what the server hears.
-        how: dict[str, Any] = {"cwd": "/", "start_new_session": True, **unprivileged()}
+        how: dict[str, Any] = {"cwd": "/", "start_new_session": True, **(unprivileged() if drop_root else {})}
         with log.open("ab") as output:
             self._server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), **how

@@ -18,6 +18,7 @@ class TransformedSink(Sink):
     def __init__(self, inner: Sink, chain: Chain) -> None:  # a wrapper, not a plug-in: has no options of its own
         self.inner = inner
         self.chain = chain
+        self.name = inner.name
         self._origins: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -58,6 +59,15 @@ class TransformedSink(Sink):
         left = self.chain.apply_all(batches)
         target = self._table(table)
         return self.inner.replay(target, left, upto) if left else Written(target.table, 0, 0.0)
+
+    def warm_up(self) -> None:
+        self.inner.warm_up()
+
+    def takes_log(self) -> bool:
+        return self.inner.takes_log()
+
+    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
+        return self.inner.write_log((self.chain.apply_all(batches) for batches in decoded), upto)
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         left = (self.chain.apply(batch) for batch in rows)

@@ -63,7 +63,7 @@ def test_the_second_of_two_processes_keeps_the_first_one_s_copy(tmp_path: Path) 
 def test_without_java_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Usage, match="JAVA_HOME"):
-        download._java()
+        download.java()
 
 
 def test_an_unknown_postgres_version_names_those_there_are() -> None:

@@ -1,0 +1,69 @@
+"""Options of the Kafka sink. Every name that is librdkafka's own goes to librdkafka as it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.errors import Usage
+from headwater.options import Secret, option
+from headwater.sinks.base import SinkOptions
+
+SECRET = re.compile(r"password|secret|token|credential|\bkey\.pem|jaas|oauthbearer\.config")
+# What the sink's promises rest on.
+OWN = {
+    "transactional.id": "it is made from the names of pipeline and sink",
+    "enable.idempotence": "a retried request must not be stored twice",
+    "partitioner": "rows are partitioned by key, as Kafka's own clients do",
+    "delivery.report.only.error": "the sink counts on it",
+    "isolation.level": "positions are read as committed",
+    "group.id": "positions are not kept in a consumer group",
+}
+
+
+@dataclass(frozen=True)
+class KafkaOptions(SinkOptions):
+    """Options of the Kafka sink."""
+
+    bootstrap_servers: str = option(
+        help="brokers to begin with, as host:port,host:port", aliases=["bootstrap.servers", "brokers"]
+    )
+    format: str = option(
+        "debezium-json",
+        help="debezium-json: Debezium's envelope (with its schema: schemas.enable); flat: a row and _ns_ columns",
+        choices=["debezium-json", "flat"],
+    )
+    exactly_once: bool = option(
+        True,
+        help="each batch and its position in one Kafka transaction; without it, what is sent twice after a crash"
+        " carries the same headwater.event.id header",
+    )
+    create_topics: bool = option(True, help="create topics that are missing")
+    partitions: int = option(0, help="partitions of topics that are created, and that topics must have; 0: any")
+    replication: int = option(0, help="replication factor of topics that are created; 0: the broker's default")
+    topic_config: dict[str, str] = option({}, help="settings of topics that are created, e.g. cleanup.policy: compact")
+    position_topic: str = option("__headwater-position.{name}", help="compacted topic that holds the sink's position")
+    client: dict[str, Any] = option(
+        {},
+        help="librdkafka's own settings, e.g. security.protocol, sasl.username, sasl.password, linger.ms",
+        pattern=r"[a-z0-9_]+(\.[a-z0-9_]+)+|acks|debug|retries",
+    )
+
+    def __post_init__(self) -> None:
+        for name, why in OWN.items():
+            if name in self.client:
+                raise Usage(f"sink kafka: {name} cannot be set: {why}")
+        object.__setattr__(self, "client", {name: _setting(name, value) for name, value in self.client.items()})
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """What a client of librdkafka is made with; holds secrets in the clear."""
+        given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self.client.items()}
+        return {"bootstrap.servers": self.bootstrap_servers, **given, **more}
+
+
+def _setting(name: str, value: Any) -> str | Secret:
+    if isinstance(value, Secret) or SECRET.search(name):
+        return value if isinstance(value, Secret) else Secret(str(value))
+    # YAML's true, as librdkafka spells it.
+    return str(value).lower() if str(value) in ("True", "False") else str(value)

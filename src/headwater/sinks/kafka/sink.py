@@ -1,0 +1,323 @@
+"""The Kafka sink as a plug-in: every table's changes in its topic, in log order, by one producer on the driver.
+
+One producer, because a Kafka transaction belongs to one, and because one is enough: it sends faster than a server's
+own decoder lets go. So each micro-batch of all tables is one transaction with one position; snapshots, which are
+larger, are sent by tasks, a transaction for each part.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import HeadwaterError, Stop, Usage
+from headwater.event import ChangeBatch, Position, TableSchema
+from headwater.formats.connector import Connector, Run
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.flat_records import FlatRecords
+from headwater.formats.names import topic_name
+from headwater.formats.record import HEADERS, SCHEMA
+from headwater.formats.transactions import boundaries
+from headwater.sinks.base import Sink, Written
+from headwater.sinks.kafka.client import Client
+from headwater.sinks.kafka.options import KafkaOptions
+from headwater.sinks.kafka.position import Fact, Held, PositionTopic
+from headwater.sinks.kafka.producer import Producer
+from headwater.sources.base import Finding, Severity
+from headwater.transforms.base import EventTransform
+from headwater.transforms.encoder import encoder
+from headwater.transforms.stream import moment_of
+
+
+@dataclass(frozen=True)
+class EventForm:
+    """How changes look as events, as the pipeline says it. `connector` may ask the source."""
+
+    options: DebeziumOptions
+    transforms: tuple[EventTransform, ...]
+    connector: Callable[[], Connector]
+
+
+@dataclass
+class Writing:
+    """What this process has open: a producer that has fenced all before it, and what the topic said after that."""
+
+    producer: Producer
+    held: Held
+    facts: list[Fact] = field(default_factory=list)
+
+
+class Kafka(Sink):
+    """Topics of a Kafka cluster."""
+
+    type = "kafka"
+    options_class = KafkaOptions
+    writes_events = True
+
+    def __init__(self, options: KafkaOptions, *, pipeline: str) -> None:
+        self.options = options
+        self.pipeline = pipeline
+        self._form: EventForm | None = None
+        self._writing: Writing | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        connections = ("_writing", "client", "encoder", "topics")
+        # How the database looks in events is asked once, on the driver.
+        _ = self.connector
+        return {**{name: part for name, part in self.__dict__.items() if name not in connections}, "_writing": None}
+
+    def use_events(
+        self, options: DebeziumOptions, transforms: Sequence[EventTransform], connector: Callable[[], Connector]
+    ) -> None:
+        """How events look; the definition calls this before anything is written."""
+        if transforms and self.options.format == "flat":
+            raise Usage(
+                f"sink {self.name!r}: flat rows are no events: {transforms[0].type!r} cannot transform them",
+                "use a transform of changes (filter, columns, mask, route), or format: debezium-json",
+            )
+        self._form = EventForm(options, tuple(transforms), connector)
+
+    @property
+    def form(self) -> EventForm:
+        if self._form is None:
+            raise Usage(f"sink {self.name!r} does not know how events look: call use_events first")
+        return self._form
+
+    @cached_property
+    def connector(self) -> Connector:
+        return self.form.connector()
+
+    @cached_property
+    def client(self) -> Client:
+        return Client(self.options)
+
+    @cached_property
+    def encoder(self) -> Any:
+        """Changes → records. One for this process; used by one thread."""
+        if self.options.format == "flat":
+            return FlatRecords(self.form.options, self.connector)
+        run = Run(id=str(uuid.uuid4()), connector=self.connector.name)
+        return encoder(self.form.options, self.connector, self.form.transforms, run)
+
+    @cached_property
+    def topics(self) -> dict[str, str]:
+        """Topics that were written, each with its table."""
+        return {}
+
+    @property
+    def _id(self) -> str:
+        return f"headwater.{self.pipeline}.{self.name}"
+
+    @property
+    def _positions(self) -> PositionTopic:
+        return PositionTopic(self.client, self.options.position_topic.replace("{name}", self.pipeline), self.name)
+
+    # -- what the pipeline asks --------------------------------------------------------------------
+
+    def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
+        where = f"kafka {self.options.bootstrap_servers}"
+        try:
+            known = self.client.topics()
+        except HeadwaterError as error:
+            remedy = error.remedies[0] if error.remedies else "is it running, and is the address right?"
+            return [Finding(where, Severity.ERROR, f"{error.what}: {error.cause}", remedy)]
+        findings = [Finding(where, Severity.OK, f"reachable; it has {len(known)} topics")]
+        for table in tables:
+            findings.extend(self._check_table(table, known))
+        return findings
+
+    def _check_table(self, table: TableSchema, known: dict[str, int]) -> Iterator[Finding]:
+        topic, wanted = self._topic(table), self.options.partitions
+        if topic not in known and not self.options.create_topics:
+            yield Finding(table.table, Severity.ERROR, f"its topic {topic} does not exist", "create it")
+        elif topic in known and wanted and known[topic] != wanted:
+            text = f"its topic {topic} has {known[topic]} partitions, not {wanted}"
+            yield Finding(table.table, Severity.ERROR, text, f"set the sink's partitions to {known[topic]}")
+
+    def position(self) -> Position | None:
+        """Fences whoever wrote before: also what a killed run left open ends here, and not when its time is up."""
+        return self._opened().held.position
+
+    def table_position(self, table: TableSchema) -> Position | None:
+        return self._held().tables.get(table.table)
+
+    def warm_up(self) -> None:
+        """Nothing: tasks only send snapshots."""
+
+    def takes_log(self) -> bool:
+        return True
+
+    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
+        return self._write(decoded, "position", "", upto)
+
+    def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        done = self._write([batches], "tables", table.table, upto)
+        return done[0] if done else Written(table.table, 0, 0.0)
+
+    def advance(self, upto: Position) -> None:
+        self._write([], "position", "", upto)
+
+    def _write(self, decoded: Iterable[Sequence[ChangeBatch]], kind: str, name: str, upto: Position) -> list[Written]:
+        """Everything that its topics do not have yet, and how far that is."""
+        began = time.perf_counter()
+        counts: Counter[str] = Counter()
+
+        def send(writing: Writing) -> None:
+            for batches in decoded:
+                for batch in batches:
+                    left = batch.between(writing.held.reached(batch.table), upto)
+                    if len(left):
+                        self._send(writing, left, batch)
+                        counts[batch.table.table] += len(left)
+                self._send_boundaries(writing, batches, upto)
+            known = writing.held.position if kind == "position" else writing.held.tables.get(name)
+            if known is None or known < upto:
+                writing.facts.append(writing.held.fact(kind, name, upto))
+
+        self._in_one_batch(send)
+        seconds = time.perf_counter() - began
+        return [Written(table, count, seconds) for table, count in counts.items()]
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        """Sends the rows; the receipt is where the table's stream has to begin.
+
+        Rows that were sent under an earlier snapshot (the run was killed) stay in the topic, and what happened to them
+        since has to follow: the stream then begins at that first snapshot."""
+        place = f"{socket.gethostname()}.{os.getpid()}"
+        producer = self._producer(f"{self._id}.load.{place}")
+        writing = Writing(producer, Held(self.name))
+        began: Position | None = None
+        with producer.batch([]):
+            for batch in rows:
+                if began is None and len(batch):
+                    began = self._begin_load(table, batch.first)
+                self._send(writing, batch, batch)
+        return "" if began is None else began.to_json()
+
+    def _begin_load(self, table: TableSchema, position: Position) -> Position:
+        """Remember where the first attempt at a table's snapshot began, before anybody can see a row of it."""
+        held = self._positions.read()
+        if table.table in held.loading:
+            return held.loading[table.table]
+        with Producer(self.client, self._positions.topic, None).batch([held.fact("loading", table.table, position)]):
+            pass
+        return position
+
+    def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
+        begins = [Position.from_json(receipt) for receipt in receipts if receipt]
+
+        def remember(writing: Writing) -> None:
+            self._partitions(writing, self._topic(table))
+            writing.facts.append(writing.held.fact("tables", table.table, min([*begins, upto])))
+            writing.facts.append(writing.held.fact("loading", table.table, None))
+
+        self._in_one_batch(remember)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _topic(self, table: TableSchema) -> str:
+        return topic_name(self.form.options, *self.connector.topic_parts(table))
+
+    def _producer(self, transactional_id: str) -> Producer:
+        return Producer(self.client, self._positions.topic, transactional_id if self.options.exactly_once else None)
+
+    def _opened(self) -> Writing:
+        """The producer. Whoever had its name before can write no more; then what is in the topic is the truth."""
+        if self._writing is None:
+            self._positions.ensure()
+            producer = self._producer(self._id)
+            self._writing = Writing(producer, self._positions.read())
+        return self._writing
+
+    def _held(self) -> Held:
+        return self._writing.held if self._writing is not None else self._positions.read()
+
+    def _in_one_batch(self, work: Callable[[Writing], None]) -> None:
+        writing = self._opened()
+        writing.facts = []
+        try:
+            with writing.producer.batch(writing.facts):
+                work(writing)
+        except BaseException:
+            # Whether it was stored, only the topic knows: it is asked again.
+            self._writing = None
+            raise
+        for key, value in writing.facts:
+            writing.held.learn(key, value)
+
+    def _send(self, writing: Writing, batch: ChangeBatch, whole: ChangeBatch) -> None:
+        """Changes that are new, of the `whole` that was decoded."""
+        if not len(batch):
+            return
+        encoded = self.encoder.encode(batch, moment_of(batch, whole, time.time_ns()))
+        for records in encoded.batches:
+            for part in _by_topic(records):
+                topic = part.column("topic")[0].as_py()
+                self._owner(topic, batch.table)
+                self._partitions(writing, topic)
+                writing.producer.send(part, None if self.options.exactly_once else _event_ids(batch, part))
+
+    def _send_boundaries(self, writing: Writing, batches: Sequence[ChangeBatch], upto: Position) -> None:
+        """Where the transactions of a chunk begin and end (`provide.transaction.metadata`), in a topic of their own."""
+        orders = self.encoder.orders(batches[0]) if batches else None
+        if orders is None:
+            return
+        found = list(boundaries(self.form.options, orders, writing.held.position, upto))
+        for boundary in sorted(found, key=lambda boundary: (boundary.position, not boundary.opens)):
+            record = boundary.record
+            self._partitions(writing, record.topic)
+            texts = [pa.array([text], pa.string()) for text in (record.topic, record.key, record.value)]
+            one = pa.RecordBatch.from_arrays([*texts, pa.nulls(1, HEADERS), pa.array([0])], schema=SCHEMA)
+            place = f"{boundary.position.commit}:{boundary.position.ordinal}"
+            writing.producer.send(one, None if self.options.exactly_once else pa.array([place]))
+
+    def _owner(self, topic: str, table: TableSchema) -> None:
+        """Characters that Kafka does not allow become `_`: two tables may end in one topic unasked."""
+        owner = self.topics.setdefault(topic, table.table)
+        if owner != table.table and not self.form.transforms:
+            raise Stop(
+                f"{owner} and {table.table} would both be written to the topic {topic}",
+                "rename one of them with the transform `route`, or leave it out with exclude",
+            )
+
+    def _partitions(self, writing: Writing, topic: str) -> None:
+        """The topic exists, with as many partitions as ever."""
+        before = writing.held.partitions.get(topic)
+        now = self.client.partitions(topic, existed=before is not None)
+        if before == now or any(fact[0] == writing.held.fact("partitions", topic, now)[0] for fact in writing.facts):
+            return
+        if before is not None and self.options.partitions != now:
+            raise Stop(
+                f"the topic {topic} had {before} partitions and has {now} now",
+                f"to go on with {now}: set the sink's option partitions: {now}",
+                cause="rows go to other partitions from here on: who reads an old and a new one sees no order",
+            )
+        writing.facts.append(writing.held.fact("partitions", topic, now))
+
+
+def _by_topic(records: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Records of one topic each; almost always there is just one."""
+    topics = records.column("topic")
+    names = pc.unique(topics)
+    if len(names) <= 1:
+        return [records] if len(names) else []
+    return [records.filter(pc.equal(topics, name)) for name in names]
+
+
+def _event_ids(batch: ChangeBatch, records: pa.RecordBatch) -> pa.Array:
+    """The position of each record's change; with the record's key it tells a record from all others."""
+    change = records.column("change")
+    places = [batch.records.column(name).take(change).cast(pa.string()) for name in ("commit", "ordinal")]
+    return pc.binary_join_element_wise(*places, ":")

@@ -1,0 +1,16 @@
+"""Servers that sinks are tested against; one of each for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.testing.kafka import KafkaServer
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """A broker; tests keep to topics of their own."""
+    with KafkaServer(users={"shop": "the-password"}) as server:
+        yield server

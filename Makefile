@@ -53,6 +53,13 @@ test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18"
 test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a quarter of an hour)
 	$(BIN)/pytest --timeout=600 $(ARGS) tests/oracle
 
+.PHONY: test-mysql
+test-mysql: $(VENV)/.dev ## MySQL tests against MariaDB 11.4 and MySQL 8.0 (fetches 149 and 553 MB)
+	@for version in mariadb-11.4 mysql-8.0; do \
+	  echo "== $$version"; \
+	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest -q -k mysql -m "server and not slow" $(ARGS) tests/integration || exit 1; \
+	done
+
 .PHONY: faults
 faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)
 	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults

@@ -28,15 +28,11 @@ def check(options: MySqlOptions, captured: Callable[[str, str], bool]) -> list[F
         with connect(options) as server:
             tables = describe(server, captured, options.cast)
             findings = [Finding("server", _OK, f"{server.version} at {address(options)}"), *settings(server)]
-            if any(finding.severity == _ERROR and finding.subject == "log_bin" for finding in findings):
+            findings += _privileges(server, tables)
+            # Without a log, or without the right to look, there is nothing more to see.
+            if any(finding.severity == _ERROR and finding.subject in ("log_bin", "privileges") for finding in findings):
                 return findings
-            return [
-                *findings,
-                *_privileges(server, tables),
-                *_server_id(server, options),
-                *_retention(server),
-                *_tables(tables),
-            ]
+            return [*findings, *_server_id(server, options), *_retention(server), *_tables(tables)]
     except HeadwaterError as error:
         return [Finding("server", _ERROR, error.what, "; ".join((error.cause, *error.remedies)).strip("; "))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
@@ -14,7 +15,7 @@ from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.mysql import kernels
-from headwater.sources.mysql.connection import Server, replica_id, server_error
+from headwater.sources.mysql.connection import Server, connect, replica_id, server_error
 from headwater.sources.mysql.frames import ChunkBuilder, Describe, Find
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.packets import Packets, broken, parse_error
@@ -99,8 +100,13 @@ class MySqlLog(Log):
         """The server keeps its log for as long as it is told to, whoever reads it."""
 
     def close(self) -> None:
-        # Not COM_QUIT: the server does not listen while it dumps.
-        self._server.connection._force_close()  # type: ignore[attr-defined]
+        """The server does not listen while it dumps, and notices a closed socket at the next heartbeat only. Until then
+        our id is taken: so its end of the connection is ended too, which an account may always do to its own."""
+        lent: Any = self._server.connection
+        thread = lent.thread_id()
+        lent._force_close()
+        with suppress(HeadwaterError), connect(self._options) as server:
+            server.rows(f"kill {int(thread)}")
 
     def lag(self) -> Mapping[str, Any]:
         return {

@@ -4,101 +4,24 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.conftest import Database
+from tests.integration.list_pipeline import Pipeline, insert
 from tests.integration.postgres_source import make_source
 
 from headwater.errors import Stop
-from headwater.event import Position
-from headwater.journal import Journal, JournalReader, writer
-from headwater.pipeline.run import Run
+from headwater.journal import writer
 from headwater.sources.postgres import log as log_module
 from headwater.sources.postgres.position import flush_lsn, parse_lsn
-from headwater.sources.postgres.source import Postgres, SlotAhead
+from headwater.sources.postgres.source import SlotAhead
 from headwater.tail import loop
-from headwater.tail.loop import Tail
 
 pytestmark = pytest.mark.server
 
 ACCEPTING = ("trust_slot", "trust_greater_lsn", "no_validation")
 ALL = ("fail", "trust_offset", *ACCEPTING)
-TURNS = 4000
-
-
-class Pipeline:
-    """The real way from slot to journal and back, and a sink that is a list with a position."""
-
-    def __init__(self, database: Database, folder: Path, **options: Any) -> None:
-        self.database = database
-        self.folder = folder
-        self.journal = Journal(folder / "journal")
-        self.options = options
-        self.position: Position | None = None
-        self.delivered: list[int] = []
-        # Nothing reaches the sink while it is down.
-        self.down = False
-
-    def run(self, until: Callable[[], bool], **options: Any) -> list[int]:
-        """Start, go on until the condition holds, stop; what the sink was given meanwhile."""
-        source = make_source(self.database, **{**self.options, **options})
-        sink = SimpleNamespace(position=lambda: self.position)
-        definition: Any = SimpleNamespace(source=source, sinks={"sink": sink}, journal=self.journal.path)
-        run = Run(definition)
-        begin, _positions = run._prepare()
-        source.close()
-        if self.position is None:
-            self.position = begin
-        before = len(self.delivered)
-        turns = iter(range(TURNS))
-        index = JournalReader(self.journal)
-
-        def alive() -> bool:
-            if not self.down:
-                self._deliver(index)
-            return not until() and next(turns, None) is not None
-
-        tail = Tail(source, self.journal, begin, 1 << 30, alive)
-        try:
-            tail.run()
-        finally:
-            tail.close()
-        assert until(), self.journal.status()
-        return self.delivered[before:]
-
-    def _deliver(self, index: JournalReader) -> None:
-        assert self.position is not None
-        index.refresh()
-        if index.end <= self.position:
-            return
-        for block in index.between(self.position, index.end):
-            chunk = index.read(block)
-            schemas = {run.schema: self.journal.schema(run.schema) for run in chunk.tables}
-            for batch in Postgres.decode(chunk, schemas):
-                for row in batch.records.to_pylist():
-                    if Position(row["commit"], row["ordinal"]) > self.position:
-                        self.delivered.append(row["after"]["id"])
-        self.position = index.end
-        self.journal.set_consumer("sink", self.position)
-
-    def gaps(self) -> list[str]:
-        index = JournalReader(self.journal)
-        index.refresh()
-        return [block.header.gap for block in index.gaps()]
-
-    @property
-    def confirmed(self) -> int:
-        rows = self.database.execute(
-            "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", self.database.name
-        )
-        return parse_lsn(rows[0][0])
-
-    def caught_up(self) -> bool:
-        return self.position is not None and self.confirmed >= flush_lsn(self.position)
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +41,6 @@ def pipeline(database: Database, tmp_path: Path) -> Pipeline:
     insert(database, 1, 2, 3)
     made.run(lambda: made.delivered == [1, 2, 3] and made.caught_up())
     return made
-
-
-def insert(database: Database, *ids: int) -> None:
-    for n in ids:
-        database.execute("insert into t values (%s)", n)
 
 
 def advance(database: Database) -> None:

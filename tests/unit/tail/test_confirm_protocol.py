@@ -193,7 +193,7 @@ class Protocol(RuleBasedStateMachine):
 
     # -- the world -------------------------------------------------------------------------------------------
 
-    @rule(changes=st.sampled_from([1, 1, 3]))
+    @rule(changes=st.sampled_from([1, 3]))
     def commit(self, changes: int) -> None:
         self.database.commit(changes)
 
@@ -207,12 +207,13 @@ class Protocol(RuleBasedStateMachine):
 
     # -- the pipeline ----------------------------------------------------------------------------------------
 
-    @rule(turns=st.integers(1, 8))
-    def read(self, turns: int) -> None:
+    @rule(turns=st.integers(3, 20), syncs=st.booleans())
+    def read(self, turns: int, syncs: bool) -> None:
         """The tail starts if it does not run, and goes some turns; every run of these is a new connection."""
+        writer.SYNC_SECONDS = 0.0 if syncs else 3600.0
         self._guarded(lambda: self._read(turns))
 
-    @rule(sink=st.sampled_from(SINKS), blocks=st.integers(1, 4), told=st.sampled_from([True, True, False]))
+    @rule(sink=st.sampled_from(SINKS), blocks=st.integers(1, 3), told=st.sampled_from([True, True, False]))
     def deliver(self, sink: str, blocks: int, told: bool) -> None:
         """A sink takes some blocks, and the journal hears of it, unless the driver dies in between."""
         index = self.index.setdefault(sink, JournalReader(self.journal))
@@ -289,6 +290,7 @@ class Protocol(RuleBasedStateMachine):
         try:
             self.driver_dies()
             # Once to read everything, once to hear of what was delivered.
+            writer.SYNC_SECONDS = 0.0
             for turns in (9 + 3 * len(self.database.changes()), 6):
                 self._read(turns)
                 for name in SINKS:
@@ -357,3 +359,17 @@ def test_no_interleaving_loses_anything(confirms: Confirm):
         suppress_health_check=list(HealthCheck),
     )
     case("runTest").runTest()
+
+
+def test_a_transaction_that_every_sink_has_a_part_of_comes_again_when_the_journal_is_lost():
+    """One walk that chance seldom takes: the slot must not be moved behind a commit that is held in part."""
+    walk = Protocol()
+    walk.begin()
+    walk.commit(3)
+    walk.read(20, syncs=False)
+    walk.deliver("one", 1, True)
+    walk.deliver("two", 2, True)
+    walk.read(6, syncs=False)
+    walk.nothing_is_forgotten_that_somebody_needs()
+    walk.machine_dies(0)
+    walk.teardown()

@@ -34,13 +34,14 @@ def stage(database, tmp_path) -> Iterator[Stage]:
         made.close()
 
 
-def test_after_kills_of_workers_and_driver_the_lake_equals_the_source(stage):
+def test_after_kills_of_workers_jvm_and_driver_the_lake_equals_the_source(stage):
     stage.set_up()
     with stage.watching_the_slot(), stage.writing():
         stage.pipeline.start(failpoints=WORKERS)
         stage.batches(2)
         assert stage.pipeline.running(), stage.pipeline.output()[-3000:]
-        stage.pipeline.kill()
+        assert stage.pipeline.kill_jvm()
+        assert stage.pipeline.wait(60) == 1, stage.pipeline.output()[-3000:]
         stage.pipeline.start(failpoints=DRIVER)
         assert stage.pipeline.wait(120) < 0, stage.pipeline.output()[-3000:]
     stage.require_equal()

@@ -101,6 +101,10 @@ class PipelineProcess:
         """kill -9 of every Python worker of this run's JVM; how many there were."""
         return sum(_kill(pid, "pyspark") for pid in self._descendants() if _command(pid).endswith("pyspark.worker"))
 
+    def kill_jvm(self) -> int:
+        """kill -9 of this run's JVM; how many there were."""
+        return sum(_kill(pid, "java") for pid in self._descendants() if "org.apache.spark" in _command(pid))
+
     def close(self) -> None:
         """End everything that this run started, the hard way."""
         below = self._descendants()

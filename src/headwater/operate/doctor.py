@@ -15,7 +15,7 @@ from headwater.errors import HeadwaterError
 from headwater.event import TableSchema
 from headwater.journal import Journal, JournalReader
 from headwater.journal.writer import SPARE_BYTES
-from headwater.operate.status import read_report
+from headwater.operate.status import Report, read_report
 from headwater.pipeline.definition import Definition
 from headwater.sources.base import Finding, Severity
 
@@ -25,9 +25,14 @@ OLDEST_JAVA = 17
 
 def diagnose(definition: Definition) -> list[Finding]:
     """The walk: server, slot, publication, tables, state and journal, sinks, Spark."""
-    running = read_report(definition).running
-    found = definition.source.examine(running=running)
-    return [*found, *run_findings(definition), *journal_findings(definition), *sink_findings(definition), *spark()]
+    report = read_report(definition)
+    return [
+        *definition.source.examine(running=report.running),
+        *run_findings(report),
+        *journal_findings(definition),
+        *sink_findings(definition),
+        *spark(),
+    ]
 
 
 def failed(findings: list[Finding]) -> bool:
@@ -35,9 +40,8 @@ def failed(findings: list[Finding]) -> bool:
     return any(finding.severity is _ERROR for finding in findings)
 
 
-def run_findings(definition: Definition) -> Iterator[Finding]:
+def run_findings(report: Report) -> Iterator[Finding]:
     """What the pipeline says of itself, running or not."""
-    report = read_report(definition)
     if report.running:
         if report.ready:
             yield Finding("pipeline", _OK, f"runs as process {report.pid}: {report.phase}")

@@ -200,8 +200,8 @@ def widen_and_load_anew(stage: Stage) -> None:
 
 @scenario("leaves out every update", "headwater_shop", remedy=widen_and_load_anew, slow=True)
 def publication_narrowed(stage: Stage) -> None:
-    stage.gap = stage.end()
     stage.execute("alter publication headwater_shop set (publish = 'insert')")
+    stage.gap = stage.end()
 
 
 def use_the_new_password(stage: Stage) -> None:

@@ -34,6 +34,16 @@ def stage(database, tmp_path) -> Iterator[Stage]:
         made.close()
 
 
+def killed_at(stage: Stage, failpoints: str) -> bool:
+    """Whether the driver died there. On a busy machine Spark itself may fail to start a worker in time (exit status
+    1, and whoever watches starts it again)."""
+    for _ in range(3):
+        stage.pipeline.start(failpoints=failpoints)
+        if stage.pipeline.wait(180) < 0:
+            return True
+    return False
+
+
 def test_after_kills_of_workers_jvm_and_driver_the_lake_equals_the_source(stage):
     stage.set_up()
     with stage.watching_the_slot(), stage.writing():
@@ -42,8 +52,7 @@ def test_after_kills_of_workers_jvm_and_driver_the_lake_equals_the_source(stage)
         assert stage.pipeline.running(), stage.pipeline.output()[-3000:]
         assert stage.pipeline.kill_jvm()
         assert stage.pipeline.wait(60) == 1, stage.pipeline.output()[-3000:]
-        stage.pipeline.start(failpoints=DRIVER)
-        assert stage.pipeline.wait(120) < 0, stage.pipeline.output()[-3000:]
+        assert killed_at(stage, DRIVER), stage.pipeline.output()[-3000:]
     stage.require_equal()
 
 

@@ -42,6 +42,24 @@ def test_key_columns_come_in_key_order_without_included_ones(database: Any) -> N
     assert describe(database)["public.t"].key == ("c", "a")
 
 
+def test_a_unique_index_stands_for_a_missing_key(database: Any) -> None:
+    database.execute("""
+        create table t (a int, b int, c int, d int);
+        create unique index t_1_partial on t (a) where b > 0;
+        create unique index t_2_expression on t ((a + b));
+        create index t_3_plain on t (d);
+        create unique index t_4 on t (c, b) include (d);
+        create unique index t_5 on t (a);
+        create table keyed (id int primary key, u int unique);
+        create table bare (x int)
+    """)
+    found = {name: table.event_key for name, table in describe(database).items()}
+    assert found == {"public.t": ("c", "b"), "public.keyed": ("id",), "public.bare": ()}
+    database.execute("alter table t cluster on t_5")
+    assert describe(database)["public.t"].event_key == ("a",)
+    assert describe(database)["public.t"].key == ()
+
+
 def test_identity_follows_the_replica_identity(database: Any) -> None:
     database.execute("""
         create table t (id int primary key, u int not null unique, x text, g int generated always as (u) stored);

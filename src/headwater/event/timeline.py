@@ -72,6 +72,12 @@ class Timeline(ABC):
         """Where changes with these positions stand here; they come in the order of the log."""
         if not len(commit):
             return ordinal
+        ends = np.array([0, -1])
+        first = np.searchsorted(self.commit, commit[ends])
+        begin, last = (first + ordinal[ends] - self.ordinal[first]).tolist()
+        if last - begin + 1 == len(commit):
+            # All of them, one behind the other: the common case of one table.
+            return np.arange(begin, last + 1)
         starts = np.concatenate([[0], np.flatnonzero(commit[1:] != commit[:-1]) + 1])
         first = np.searchsorted(self.commit, commit[starts])
         # The changes of a transaction are numbered one after the other.

@@ -1,4 +1,4 @@
-"""Events count through their transactions, however the log was cut; frames are made by hand."""
+"""From frames to events: counted through their transactions, however the log was cut. Frames are made by hand."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.unit.sources.postgres.frame_builder import (
     update,
 )
 
+from headwater.errors import Unrepresentable
 from headwater.event import Chunk, Position, TableSchema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.options import parse_options
@@ -29,6 +30,7 @@ from headwater.sources.postgres.frames import ChunkBuilder
 from headwater.sources.postgres.message import MESSAGES
 from headwater.sources.postgres.pgoutput import Relation
 from headwater.sources.postgres.position import at_lsn
+from headwater.sources.postgres.types import builtin_column
 from headwater.transforms.stream import EventStream
 
 # Table `a` by its key, `b` whole (FULL): an update of either may change the key.
@@ -166,3 +168,31 @@ def test_a_log_opened_behind_a_transaction_knows_its_end() -> None:
     chunk = builder.take()
     assert chunk is not None
     assert chunk.context["previous"] == 108
+
+
+def test_a_number_that_is_none_follows_the_failure_mode() -> None:
+    numeric = builtin_column("v", 1700, ((10 << 16) | 2) + 4)
+
+    schemas: dict[str, TableSchema] = {}
+
+    def remember(table: Relation) -> TableSchema:
+        found = describe(table)
+        found = replace(found, columns=(found.columns[0], numeric))
+        schemas[found.id] = found
+        return found
+
+    builder = ChunkBuilder(at_lsn(10), remember)
+    for frame in (begin(100), relation(1), insert(1, ["1", "1.50"]), insert(1, ["2", "NaN"]), commit(100)):
+        builder.add(frame)
+    chunk = builder.take()
+    assert chunk is not None
+
+    with pytest.raises(Unrepresentable):
+        decode(chunk, schemas)
+    decoded = decode(chunk, schemas, numeric_as_text=True)
+    for mode, amounts in (("warn", ["AJY=", None]), ("skip", ["AJY=", None])):
+        options = DebeziumOptions(topic_prefix="srv", converting_failure=mode)
+        values = EventStream(options, PostgresConnector("db")).events(decoded, 1).column("value").to_pylist()
+        assert [json.loads(value)["after"]["v"] for value in values] == amounts
+    with pytest.raises(Unrepresentable, match=r"public\.t\.v"):
+        EventStream(DebeziumOptions(topic_prefix="srv"), PostgresConnector("db")).events(decoded, 1)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import heartbeat_record
+from headwater.testing.debezium import Debezium, DebeziumEvent
 from headwater.testing.postgres import PostgresServer
 
 from .better import better
 from .cases import CASES, Case
 from .compare import LIVE, RECORDED, differences
-from .drive import both, record_debezium
+from .drive import BASE, both, prepared, record_debezium
 from .recording import golden_file, load
 from .transform_cases import TRANSFORM_CASES
 
@@ -45,3 +48,16 @@ def test_headwater_gives_what_debezium_gives(postgres: PostgresServer, case: Cas
     skip_without_xml(postgres, case)
     theirs, ours = both(postgres, case, case.name, tmp_path)
     assert differences(list(better(case, theirs)), ours, LIVE) == []
+
+
+@pytest.mark.slow
+def test_a_heartbeat_is_debezium_s(postgres: PostgresServer, tmp_path: Path) -> None:
+    case = Case("snapshot", "heartbeat", {"heartbeat.interval.ms": "200"})
+    with (
+        prepared(postgres, case, case.name),
+        Debezium(postgres.url(case.name), {**BASE, **case.properties}, tmp_path) as debezium,
+    ):
+        debezium.wait_until(lambda event: event.topic.startswith("__debezium-heartbeat"))
+        theirs = next(event for event in debezium.events() if event.topic.startswith("__debezium-heartbeat"))
+    ours = heartbeat_record(DebeziumOptions(topic_prefix="srv", schemas_enable=True), 1)
+    assert differences([theirs], [DebeziumEvent(ours.topic, ours.key, ours.value)], LIVE) == []

@@ -93,7 +93,7 @@ def tail_and_driver_killed_at_random(stage: Stage) -> None:
     stage.pipeline.kill()
 
 
-@scenario()
+@scenario(slow=True)
 def two_runs_at_once(stage: Stage) -> None:
     """The second one stops and says who has the state; the first does not notice."""
     second = PipelineProcess.__new__(PipelineProcess)
@@ -144,7 +144,7 @@ def slot_dropped_under_a_running_pipeline(stage: Stage) -> None:
     wait_until(dropped, 30, "the slot is dropped")
 
 
-@scenario("ahead of the last durable position", "load the tables anew")
+@scenario("ahead of the last durable position", "load the tables anew", slow=True)
 def slot_dropped_and_made_again(stage: Stage) -> None:
     stage.stop()
     stage.honest = False

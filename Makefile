@@ -11,6 +11,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 # `make faults`: for how long, and which random walk (a failed run prints its seed).
 SECONDS ?= 300
 SEED ?= 1
+# `make giant`: how many.
+ROWS ?= 5000000
 # `make test-matrix`: PostgreSQL majors.
 VERSIONS ?= 14 15 16 17 18
 # `make lock`: keeps the versions that still fit unless this says --upgrade.
@@ -63,6 +65,10 @@ test-mysql: $(VENV)/.dev ## MySQL tests against MariaDB 11.4 and MySQL 8.0 (fetc
 .PHONY: faults
 faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)
 	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults
+
+.PHONY: giant
+giant: $(VENV)/.dev ## One transaction of ROWS rows through the tail, and the memory it takes (ROWS=5000000)
+	HEADWATER_GIANT_ROWS=$(ROWS) $(BIN)/pytest -q -s -m slow --timeout=0 $(ARGS) tests/integration/test_giant_transaction.py
 
 .PHONY: bench
 bench: $(VENV)/.dev ## Measure against pg_recvlogical and Debezium; writes docs/benchmarks

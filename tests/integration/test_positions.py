@@ -14,8 +14,8 @@ from tests.integration.postgres_source import make_source
 from headwater.errors import Stop
 from headwater.journal import writer
 from headwater.sources.postgres import log as log_module
+from headwater.sources.postgres.agreement import SlotAhead
 from headwater.sources.postgres.position import flush_lsn, parse_lsn
-from headwater.sources.postgres.source import SlotAhead
 from headwater.tail import loop
 
 pytestmark = pytest.mark.server

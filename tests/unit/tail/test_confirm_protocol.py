@@ -30,12 +30,10 @@ from headwater import failpoints
 from headwater.errors import Retry
 from headwater.event import Chunk, Position, TableRun, TableSchema
 from headwater.journal import Journal, JournalReader, folder, writer
-from headwater.options import Secret
 from headwater.sources.base import Confirm, Log
+from headwater.sources.postgres.agreement import beginning, skips
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.position import at_lsn, flush_lsn
-from headwater.sources.postgres.slot import Slot
-from headwater.sources.postgres.source import Postgres, SlotAhead
 from headwater.tail import loop
 from headwater.tail.loop import Tail
 
@@ -141,16 +139,13 @@ class DatabaseSource:
     def __init__(self, database: Database, confirms: Confirm) -> None:
         self.database = database
         self.confirms = confirms
-        self.options = PostgresOptions(url=Secret("postgresql://nowhere/db"))
-        self._real = Postgres(self.options)
+        self.options = PostgresOptions()
 
     def prepare(self, durable: Position, journaled: Position) -> Position:
-        slot = Slot("slot", "pgoutput", "db", None, self.database.confirmed, "reserved")
-        return self._real._existing(None, slot, durable, max(durable, journaled))  # type: ignore[arg-type]
+        return beginning(self.options, self.database.confirmed, max(durable, journaled))
 
     def log(self, after: Position) -> Log:
-        if self.database.confirmed > flush_lsn(after):
-            raise SlotAhead("slot", flush_lsn(after), self.database.confirmed)
+        assert not skips(self.options, self.database.confirmed, after)
         return DatabaseLog(self.database, after)
 
 

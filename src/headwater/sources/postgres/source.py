@@ -26,6 +26,7 @@ from headwater.sources.base import (
     Source,
     SourceOptions,
 )
+from headwater.sources.postgres.agreement import advances, beginning, skips
 from headwater.sources.postgres.capture import capture_filter
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
@@ -64,7 +65,6 @@ from headwater.sources.postgres.slot import (
     refuse_unusable,
     sender_timeout,
 )
-from headwater.wording import size_text
 
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
@@ -73,25 +73,8 @@ LOG = logging.getLogger("headwater.postgres")
 
 # What `lsn.flush.mode` means to the tail.
 _CONFIRMS = {"manual": Confirm.NEVER, "connector": Confirm.DURABLE, "connector_and_driver": Confirm.IDLE}
-# Under these a slot that is ahead wins: what it skipped is left out.
-_ACCEPTS = ("trust_slot", "trust_greater_lsn", "no_validation")
-# Under these a slot that is behind is moved at the start.
-_ADVANCES = ("trust_offset", "trust_greater_lsn")
 # A killed reader's walsender is gone as soon as the server notices the closed socket.
 SLOT_RELEASE_SECONDS = 5.0
-
-
-class SlotAhead(Stop):
-    """The slot was moved past changes that neither sinks nor journal have."""
-
-    def __init__(self, slot: str, held: int, confirmed: int) -> None:
-        super().__init__(
-            f'the slot "{slot}" is {size_text(confirmed - held)} ahead of the last durable position'
-            f" ({format_lsn(held)} < {format_lsn(confirmed)})",
-            "To accept the gap:       set offset.mismatch.strategy: trust_slot under `source`",
-            "To load the tables anew: remove the state folder and the tables in the lake, and run again",
-            cause="Someone advanced or recreated it; what was committed in between cannot be read any more",
-        )
 
 
 class Postgres(Source):
@@ -205,8 +188,7 @@ class Postgres(Source):
             self._standby = in_recovery(connection)
         confirmed = slot.confirmed if slot else 0
         gap = None
-        if confirmed > flush_lsn(after):
-            self._accept_gap(flush_lsn(after), confirmed)
+        if skips(self.options, confirmed, after):
             gap = Chunk.gap(after, at_lsn(confirmed), self.options.offset_mismatch_strategy)
         blocks = self.folder is not None and not (self._log and self._log.blocks_failed)
         self._log = PostgresLog(
@@ -374,27 +356,10 @@ class Postgres(Source):
                 "To load the tables anew: remove the state folder and the tables in the lake, and run again",
                 cause="Somebody dropped it, or the server was replaced by one that does not have it",
             )
-        if slot.confirmed > flush_lsn(held):
-            self._accept_gap(flush_lsn(held), slot.confirmed)
-            return held
         confirmed = slot.confirmed
-        if confirmed < flush_lsn(durable) and self.options.offset_mismatch_strategy in _ADVANCES:
+        if advances(self.options, confirmed, durable):
             confirmed = advance_slot(connection, slot.name, flush_lsn(durable))
-        # The end of a transaction and the place behind it are one; ours says which transaction.
-        return held if confirmed > held.commit else at_lsn(confirmed)
-
-    def _accept_gap(self, held: int, confirmed: int) -> None:
-        """Go on where the slot is, if that was asked for; it is recorded in the journal. Else stop."""
-        strategy = self.options.offset_mismatch_strategy
-        if strategy not in _ACCEPTS:
-            raise SlotAhead(self.options.slot, held, confirmed)
-        LOG.warning(
-            "offset.mismatch.strategy: %s: what was committed between %s and %s (%s) is left out",
-            strategy,
-            format_lsn(held),
-            format_lsn(confirmed),
-            size_text(confirmed - held),
-        )
+        return beginning(self.options, confirmed, held)
 
     def _history(self) -> History:
         pgconn = connect_replication(self.options)

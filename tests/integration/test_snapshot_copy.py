@@ -10,6 +10,7 @@ from tests.integration.postgres_source import changes, make_source, open_log, re
 from headwater.errors import Retry, Stop
 from headwater.sources.postgres import chunks as chunks_module
 from headwater.sources.postgres import copy as copy_module
+from headwater.sources.postgres import wire
 
 pytestmark = pytest.mark.server
 
@@ -30,9 +31,18 @@ def test_awkward_values_come_back_and_are_the_same_in_the_stream(database: Datab
     assert copied == streamed
 
 
+@pytest.fixture(params=["socket", "libpq"])
+def small_reads(request, monkeypatch):
+    """COPY read by both ways, in pieces smaller than some rows."""
+    monkeypatch.setattr(wire, "READ_BYTES", 500)
+    monkeypatch.setattr(copy_module, "READ_BYTES", 500)
+    if request.param == "libpq":
+        monkeypatch.setattr(copy_module, "speaks_plainly", lambda _connection: False)
+
+
+@pytest.mark.usefixtures("small_reads")
 def test_ranges_cover_every_row_once(database: Database, monkeypatch):
     monkeypatch.setattr(chunks_module, "SMALL_PAGES", 2)
-    monkeypatch.setattr(copy_module, "PARSE_BYTES", 1000)
     database.execute("create table t (id int primary key, v text)")
     database.execute("insert into t select n, repeat('x', 100) from generate_series(1, 2000) n")
     database.execute("delete from t where id % 7 = 0")
@@ -195,8 +205,8 @@ def test_a_snapshot_that_is_gone_is_worth_another_try(database: Database):
         list(source.copy(chunk, snapshot))
 
 
-def test_a_copy_may_be_left_in_the_middle(database: Database, monkeypatch):
-    monkeypatch.setattr(copy_module, "PARSE_BYTES", 100)
+@pytest.mark.usefixtures("small_reads")
+def test_a_copy_may_be_left_in_the_middle(database: Database):
     database.execute("create table t (id int primary key); insert into t select generate_series(1, 100000)")
     source = make_source(database)
     source.prepare(None)
@@ -207,8 +217,8 @@ def test_a_copy_may_be_left_in_the_middle(database: Database, monkeypatch):
     source.close()
 
 
-def test_a_connection_cut_during_copy_is_worth_another_try(database: Database, monkeypatch):
-    monkeypatch.setattr(copy_module, "PARSE_BYTES", 100)
+@pytest.mark.usefixtures("small_reads")
+def test_a_connection_cut_during_copy_is_worth_another_try(database: Database):
     database.execute("create table t (id int primary key, v text)")
     database.execute("insert into t select n, repeat('x', 1000) from generate_series(1, 20000) n")
     source = make_source(database)

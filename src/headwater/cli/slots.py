@@ -79,7 +79,8 @@ def list_slots(source: Source, *, as_json: bool) -> int:
     elif not seen.outlooks:
         print("nothing keeps log on this server")
     else:
-        console = Console(highlight=False, soft_wrap=True)
+        # As wide as it is: a terminal wraps a line better than a table folds its cells.
+        console = Console(highlight=False, soft_wrap=True, width=500)
         console.print(drawn(seen.outlooks))
         console.print(f"log is written at {size_text(seen.bytes_per_second)}/s")
         for outlook in seen.outlooks:
@@ -93,7 +94,7 @@ def drawn(outlooks: list[Outlook]) -> Table:
     """One line per slot."""
     table = Table(box=None, pad_edge=False)
     for name in ("slot", "owner", "active", "status", "confirmed", "retained", "safe", "age", "forecast"):
-        table.add_column(name, justify="right" if name in ("retained", "safe") else "left", overflow="fold")
+        table.add_column(name, justify="right" if name in ("retained", "safe") else "left", no_wrap=True)
     for outlook in outlooks:
         holder = outlook.holder
         idle = f"idle {duration_text(holder.idle_seconds)}" if holder.idle_seconds is not None else ""

@@ -26,6 +26,7 @@ FORMAT_VERSION = 1
 WRITE_SECONDS = 1.0
 # What the server retains for us is asked this often: a connection and a query each time.
 RETENTION_SECONDS = 15.0
+FIRST_SECONDS = 2.0
 
 
 @dataclass
@@ -156,7 +157,8 @@ class StatusFile:
             with suppress(HeadwaterError):
                 ours = [holder for holder in self._source.holders() if holder.current]
                 self._retention = asdict(ours[0]) if ours else {}
-            self._ended.wait(RETENTION_SECONDS)
+            # A run that has just begun may still have to make it.
+            self._ended.wait(RETENTION_SECONDS if self._retention else FIRST_SECONDS)
 
 
 def quantile(values: list[float], q: float) -> float:

@@ -275,8 +275,9 @@ def lake_texts(array: pa.Array) -> list[str | None]:
 
 def test_dates_that_no_calendar_has_are_null_or_text(mysql: MySqlServer, schema: str) -> None:
     mysql.execute(
+        "set sql_mode = ''",
         f"create table {schema}.t (id int primary key, d date, m datetime(2), s timestamp not null default 0,"
-        " d2 date, m2 datetime(2), s2 timestamp not null default 0)"
+        " d2 date, m2 datetime(2), s2 timestamp not null default 0)",
     )
     cast = {f"{schema}.t.{name}": "string" for name in ("d2", "m2", "s2")}
     source = source_of(mysql, schema, cast=cast)
@@ -310,7 +311,7 @@ def test_dates_that_no_calendar_has_are_null_or_text(mysql: MySqlServer, schema:
 def test_generated_and_invisible_columns_come_with_the_others(mysql: MySqlServer, schema: str) -> None:
     mysql.execute(
         f"create table {schema}.t (id int primary key, a int, v int generated always as (a + 1) virtual,"
-        " s int generated always as (a + 2) stored, h int invisible default 7)"
+        " s int generated always as (a + 2) stored, h int default 7 invisible)"
     )
     source = source_of(mysql, schema)
     with reading(source) as log:

@@ -43,7 +43,7 @@ class Relay:
         self._token = secrets.token_hex(16)
         # Where tasks reach the server we are reachable too: on the address we reach it from.
         lent: Any = sessions[0].connection
-        self._listener = socket.create_server((lent._sock.getsockname()[0], 0))
+        self._listener = socket.create_server((lent._sock.getsockname()[0], 0), family=lent._sock.family)
         threading.Thread(target=self._accept, name="headwater-relay", daemon=True).start()
 
     @property

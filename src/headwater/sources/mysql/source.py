@@ -39,7 +39,7 @@ class MySql(Source):
         self._charsets: dict[int, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Executors get what they need to copy and decode: no password, no connection."""
+        """Executors get the options only: connections stay where they were opened."""
         return (MySql, (self.options,))
 
     def identity(self) -> str:

@@ -32,7 +32,6 @@ SETTINGS = {
     "binlog-row-image": "FULL",
     "binlog-row-metadata": "FULL",
     "log-slave-updates": "ON",
-    "skip-name-resolve": "ON",
     "innodb-flush-log-at-trx-commit": "2",
     "innodb-buffer-pool-size": "64M",
     "sync-binlog": "0",
@@ -40,7 +39,8 @@ SETTINGS = {
     "default-time-zone": "+00:00",
     "character-set-server": "utf8mb4",
 }
-MARIADB_SETTINGS = {"gtid-strict-mode": "ON", "plugin-maturity": "unknown"}
+MARIADB_SETTINGS = {"gtid-strict-mode": "ON", "plugin-maturity": "unknown", "skip-name-resolve": "ON"}
+# Without skip-name-resolve: 127.0.0.1 is `localhost` then, the only place from where MySQL's root may come.
 MYSQL_SETTINGS = {"gtid-mode": "ON", "enforce-gtid-consistency": "ON", "mysqlx": "OFF"}
 # A crashed server recovers before it is ready: seconds on a slow disk, never a minute in our tests.
 START_SECONDS = 60.0

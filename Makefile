@@ -56,10 +56,10 @@ test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a
 	$(BIN)/pytest --timeout=600 $(ARGS) tests/oracle
 
 .PHONY: test-mysql
-test-mysql: $(VENV)/.dev ## MySQL tests against MariaDB 11.4 and MySQL 8.0 (fetches 149 and 553 MB)
-	@for version in mariadb-11.4 mysql-8.0; do \
+test-mysql: $(VENV)/.dev ## All MySQL tests, on MariaDB 10.11, 11.4 and MySQL 8.0 (fetches 149 and 553 MB)
+	@for version in mariadb-10.11 mariadb-11.4 mysql-8.0; do \
 	  echo "== $$version"; \
-	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest -q -k mysql -m "server and not slow" $(ARGS) tests/integration || exit 1; \
+	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest -q -k mysql -m server $(ARGS) tests/integration || exit 1; \
 	done
 
 .PHONY: faults

@@ -9,6 +9,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterator
+from decimal import Decimal
 
 from headwater.sources.mysql import table_map as t
 from headwater.sources.mysql.value_kernels import decimal_plain
@@ -100,14 +101,17 @@ def _quoted(raw: bytes) -> str:
 
 
 def double_text(number: float) -> str:
-    """As the server writes it: a whole number keeps `.0`, an exponent has no plus and no leading zeros."""
-    if number == int(number) and abs(number) < 1e15:
-        return f"{number:.1f}"
-    text = repr(number)
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
-    return text
+    """As the server writes it: plain while the point is near the digits, else with an exponent; a whole number
+    keeps `.0`."""
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError("not a number")
+    point = len(digits) + exponent
+    if number == 0 or -15 < point <= 15:
+        text = f"{Decimal((sign, digits, exponent)):f}"
+        return text if "." in text else text + ".0"
+    shown = "".join(map(str, digits))
+    return f"{'-' * sign}{shown[0]}{'.' * (len(shown) > 1)}{shown[1:]}e{point - 1}"
 
 
 def _opaque(kind: int, data: bytes) -> str:

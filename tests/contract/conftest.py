@@ -7,10 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.testing.kafka import KafkaServer
+from headwater.testing.registry import RegistryServer
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
     """A broker; tests keep to topics of their own."""
     with KafkaServer(users={"shop": "the-password"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry whose compatibility is BACKWARD."""
+    with RegistryServer() as server:
         yield server

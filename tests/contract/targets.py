@@ -8,23 +8,27 @@ from __future__ import annotations
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
 
 from headwater.event import TableSchema
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.names import topic_name
+from headwater.formats.names import adjust, topic_name
 from headwater.sinks.base import Sink
 from headwater.sinks.delta import Delta, DeltaOptions
 from headwater.sinks.kafka import Kafka, KafkaOptions
 from headwater.sources.postgres.debezium import PostgresConnector
 from headwater.testing.kafka import KafkaServer
+from headwater.testing.registry import RegistryServer
 
 Row = dict[str, Any]
 
@@ -33,9 +37,9 @@ class Target(ABC):
     """A place of its own for one test."""
 
     type: ClassVar[str]
-    # Rows can be told apart after a truncate; a topic only says that it happened.
-    # A record that a reader of everything sees: None for a mirror, which has no history.
+    # Whether a reader can see every change, or only what is left of them.
     keeps_history: ClassVar[bool] = True
+    needs_registry: ClassVar[bool] = False
 
     @abstractmethod
     def sink(self) -> Sink:
@@ -131,8 +135,15 @@ class Record:
     headers: dict[str, str]
 
 
-def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True) -> list[Record]:
-    """Everything in a topic now, partition by partition, as JSON."""
+Decode = Callable[[bytes, SerializationContext], Any]
+
+
+def as_json(data: bytes, place: SerializationContext) -> Any:
+    return json.loads(data)
+
+
+def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True, decode: Decode = as_json) -> list[Record]:
+    """Everything in a topic now, partition by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,
@@ -157,7 +168,7 @@ def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True) -> lis
             assert message is not None, f"{topic} cannot be read"
             error = message.error()
             if error is None:
-                found[message.partition()].append(_record(message))
+                found[message.partition()].append(_record(message, decode))
             elif error.code() == KafkaError._PARTITION_EOF:
                 open_.discard(message.partition())
             else:
@@ -167,8 +178,9 @@ def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True) -> lis
     return [record for partition in partitions for record in found[partition]]
 
 
-def _record(message: Any) -> Record:
-    key, value = (None if part is None else json.loads(part) for part in (message.key(), message.value()))
+def _record(message: Any, decode: Decode) -> Record:
+    parts = ((MessageField.KEY, message.key()), (MessageField.VALUE, message.value()))
+    key, value = (None if data is None else decode(data, SerializationContext(message.topic(), f)) for f, data in parts)
     headers = {name: text.decode() for name, text in message.headers() or []}
     return Record(message.partition(), key, value, headers)
 
@@ -268,10 +280,34 @@ class KafkaFlat(KafkaTopics):
         return [kept[key] for key in sorted(kept)]
 
 
+class KafkaAvro(KafkaTopics):
+    """Avro, read back by Confluent's own deserializer. Names that Avro does not allow come back as they were."""
+
+    format = "debezium-avro"
+    needs_registry = True
+    registry: RegistryServer
+
+    def sink(self, client: dict[str, str] | None = None, **more: Any) -> Kafka:
+        return super().sink({"schema.registry.url": self.registry.url, **(client or {})}, **more)
+
+    def records(self, table: TableSchema) -> list[Record]:
+        with SchemaRegistryClient({"url": self.registry.url}) as client:
+            records = read_topic(self.kafka, self.topic(table), decode=AvroDeserializer(client))
+        back = {adjust(column.name, "avro", field=True): column.name for column in table.columns}
+        for record in records:
+            for row in (record.value or {}).get("before"), (record.value or {}).get("after"):
+                if row is not None:
+                    named = {back[name]: value for name, value in row.items()}
+                    row.clear()
+                    row.update(named)
+        return records
+
+
 TARGETS: dict[str, type[Target]] = {
     "delta-upsert": DeltaUpsert,
     "delta-append": DeltaAppend,
     "kafka": KafkaTopics,
     "kafka-at-least-once": KafkaAtLeastOnce,
     "kafka-flat": KafkaFlat,
+    "kafka-avro": KafkaAvro,
 }

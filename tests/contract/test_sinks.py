@@ -41,15 +41,21 @@ BEGIN = Position(10, 0, "begin")
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server) for name in TARGETS])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
-    cls = TARGETS[request.param]
-    return cls(tmp_path, request.getfixturevalue("kafka") if cls.type == "kafka" else None)  # type: ignore[call-arg]
+    return made(TARGETS[request.param], request, tmp_path)
+
+
+def made(cls: type[Target], request: pytest.FixtureRequest, folder: Path) -> Target:
+    """The target with the servers that it needs."""
+    target: Any = cls(folder, request.getfixturevalue("kafka") if cls.type == "kafka" else None)  # type: ignore[call-arg]
+    if cls.needs_registry:
+        target.registry = request.getfixturevalue("registry")
+    return target  # type: ignore[no-any-return]
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in known("sinks")])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """One target of each type: whether the server answers does not depend on how it is used."""
-    cls = next(cls for cls in TARGETS.values() if cls.type == request.param)
-    return cls(tmp_path, request.getfixturevalue("kafka") if cls.type == "kafka" else None)  # type: ignore[call-arg]
+    return made(next(cls for cls in TARGETS.values() if cls.type == request.param), request, tmp_path)
 
 
 def begun(target: Target, *tables: TableSchema) -> Sink:

@@ -6,6 +6,7 @@ Gives what `DebeziumJson.encode` gives, with the partition and the timestamp tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,8 @@ ROUTED = pa.schema(
 
 class TransformingEncoder:
     """Changes → transformed Debezium JSON. One instance per thread."""
+
+    schema: ClassVar[pa.Schema] = ROUTED
 
     def __init__(
         self,
@@ -81,7 +84,35 @@ class TransformingEncoder:
                 for after in (transform.apply(group) if transform.applies(group) else [group])
                 if len(after)
             ]
-        return _together(groups, rows + begin)
+        return self._together(groups, rows + begin)
+
+    def _together(self, groups: Sequence[Events], rows: Longs) -> pa.RecordBatch:
+        """Groups as records, back in the order of the events."""
+        if not groups:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        parts = [self._records(group, rows) for group in groups]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.argsort(np.concatenate([group.order for group in groups]), kind="stable")
+        table = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
+        return table.to_batches()[0]
+
+    def _records(self, group: Events, rows: Longs) -> pa.RecordBatch:
+        count = len(group)
+        arrays = [
+            pa.repeat(pa.scalar(group.topic, pa.string()), count),
+            *self.written(group),
+            _headers(group, group.context.options),
+            pa.array(rows[group.change]),
+            pa.nulls(count, pa.int32()) if group.partition is None else pa.array(group.partition).cast(pa.int32()),
+            pa.nulls(count, pa.int64()) if group.timestamp is None else pa.array(group.timestamp),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def written(self, group: Events) -> tuple[pa.Array, pa.Array]:
+        """Keys and values as they go out."""
+        count, schema = len(group), group.context.options.schemas_enable
+        return _json(group.key, count, schema), _json(group.value, count, schema)
 
 
 def encoder(
@@ -94,32 +125,6 @@ def encoder(
     if not transforms:
         return DebeziumJson(options, connector, run)
     return TransformingEncoder(options, connector, transforms, run)
-
-
-def _together(groups: Sequence[Events], rows: Longs) -> pa.RecordBatch:
-    """Groups as records, back in the order of the events."""
-    if not groups:
-        return pa.RecordBatch.from_pylist([], ROUTED)
-    parts = [_written(group, rows) for group in groups]
-    if len(parts) == 1:
-        return parts[0]
-    order = np.argsort(np.concatenate([group.order for group in groups]), kind="stable")
-    table = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
-    return table.to_batches()[0]
-
-
-def _written(group: Events, rows: Longs) -> pa.RecordBatch:
-    count, options = len(group), group.context.options
-    arrays = [
-        pa.repeat(pa.scalar(group.topic, pa.string()), count),
-        _json(group.key, count, options.schemas_enable),
-        _json(group.value, count, options.schemas_enable),
-        _headers(group, options),
-        pa.array(rows[group.change]),
-        pa.nulls(count, pa.int32()) if group.partition is None else pa.array(group.partition).cast(pa.int32()),
-        pa.nulls(count, pa.int64()) if group.timestamp is None else pa.array(group.timestamp),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROUTED)
 
 
 def _json(node: Node | None, rows: int, schema: bool) -> pa.Array:

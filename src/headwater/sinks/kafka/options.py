@@ -10,7 +10,8 @@ from headwater.errors import Usage
 from headwater.options import Secret, option
 from headwater.sinks.base import SinkOptions
 
-SECRET = re.compile(r"password|secret|token|credential|\bkey\.pem|jaas|oauthbearer\.config")
+SECRET = re.compile(r"password|secret|token|credential|\bkey\.pem|jaas|user\.info|oauthbearer\.config")
+REGISTRY = "schema.registry."
 # What the sink's promises rest on.
 OWN = {
     "transactional.id": "it is made from the names of pipeline and sink",
@@ -31,8 +32,9 @@ class KafkaOptions(SinkOptions):
     )
     format: str = option(
         "debezium-json",
-        help="debezium-json: Debezium's envelope (with its schema: schemas.enable); flat: a row and _ns_ columns",
-        choices=["debezium-json", "flat"],
+        help="debezium-json: Debezium's envelope (with its schema: schemas.enable); debezium-avro: the same in Avro"
+        " (needs schema.registry.url); flat: a row and _ns_ columns",
+        choices=["debezium-json", "debezium-avro", "flat"],
     )
     exactly_once: bool = option(
         True,
@@ -46,7 +48,8 @@ class KafkaOptions(SinkOptions):
     position_topic: str = option("__headwater-position.{name}", help="compacted topic that holds the sink's position")
     client: dict[str, Any] = option(
         {},
-        help="librdkafka's own settings, e.g. security.protocol, sasl.username, sasl.password, linger.ms",
+        help="librdkafka's own settings, e.g. security.protocol, sasl.username, sasl.password, linger.ms; and"
+        " schema.registry.url, schema.registry.basic.auth.user.info, …",
         pattern=r"[a-z0-9_]+(\.[a-z0-9_]+)+|acks|debug|retries",
     )
 
@@ -55,10 +58,19 @@ class KafkaOptions(SinkOptions):
             if name in self.client:
                 raise Usage(f"sink kafka: {name} cannot be set: {why}")
         object.__setattr__(self, "client", {name: _setting(name, value) for name, value in self.client.items()})
+        if (self.format == "debezium-avro") != (f"{REGISTRY}url" in self.client):
+            raise Usage("sink kafka: format debezium-avro and schema.registry.url go together")
+
+    def registry(self) -> dict[str, str]:
+        """What a client of the schema registry is made with; holds secrets in the clear."""
+        return {name.removeprefix(REGISTRY): text for name, text in self._clear().items() if name.startswith(REGISTRY)}
+
+    def _clear(self) -> dict[str, str]:
+        return {name: value.reveal() if isinstance(value, Secret) else value for name, value in self.client.items()}
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """What a client of librdkafka is made with; holds secrets in the clear."""
-        given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self.client.items()}
+        given = {name: text for name, text in self._clear().items() if not name.startswith(REGISTRY)}
         return {"bootstrap.servers": self.bootstrap_servers, **given, **more}
 
 

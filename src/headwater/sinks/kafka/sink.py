@@ -27,6 +27,7 @@ from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.flat_records import FlatRecords
 from headwater.formats.names import topic_name
 from headwater.formats.record import HEADERS, SCHEMA
+from headwater.formats.schema_registry import SchemaRegistry
 from headwater.formats.transactions import boundaries
 from headwater.sinks.base import Sink, Written
 from headwater.sinks.kafka.client import Client
@@ -34,6 +35,7 @@ from headwater.sinks.kafka.options import KafkaOptions
 from headwater.sinks.kafka.position import Fact, Held, PositionTopic
 from headwater.sinks.kafka.producer import Producer
 from headwater.sources.base import Finding, Severity
+from headwater.transforms.avro_encoder import AvroEncoder
 from headwater.transforms.base import EventTransform
 from headwater.transforms.encoder import encoder
 from headwater.transforms.stream import moment_of
@@ -85,6 +87,11 @@ class Kafka(Sink):
                 f"sink {self.name!r}: flat rows are no events: {transforms[0].type!r} cannot transform them",
                 "use a transform of changes (filter, columns, mask, route), or format: debezium-json",
             )
+        if self.options.format == "debezium-avro" and options.provide_transaction_metadata:
+            raise Usage(
+                f"sink {self.name!r}: transaction metadata cannot be written as Avro yet",
+                "set provide.transaction.metadata: false, or use format: debezium-json",
+            )
         self._form = EventForm(options, tuple(transforms), connector)
 
     @property
@@ -107,6 +114,9 @@ class Kafka(Sink):
         if self.options.format == "flat":
             return FlatRecords(self.form.options, self.connector)
         run = Run(id=str(uuid.uuid4()), connector=self.connector.name)
+        if self.options.format == "debezium-avro":
+            registry = SchemaRegistry(self.options.registry())
+            return AvroEncoder(self.form.options, self.connector, self.form.transforms, registry, run)
         return encoder(self.form.options, self.connector, self.form.transforms, run)
 
     @cached_property

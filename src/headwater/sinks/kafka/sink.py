@@ -1,8 +1,7 @@
 """The Kafka sink as a plug-in: every table's changes in its topic, in log order, by one producer on the driver.
 
-One producer, because a Kafka transaction belongs to one, and because one is enough: it sends faster than a server's
-own decoder lets go. So each micro-batch of all tables is one transaction with one position; snapshots, which are
-larger, are sent by tasks, a transaction for each part.
+One producer, because a Kafka transaction belongs to one. So each micro-batch of all tables is one transaction with one
+position; snapshots, which are larger, are sent by tasks, a transaction for each part.
 """
 
 from __future__ import annotations

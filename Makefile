@@ -19,6 +19,8 @@ VERSIONS ?= 14 15 16 17 18
 UPGRADE ?=
 # More arguments for pytest: make test ARGS="-k journal -x"
 ARGS ?=
+# Two processes, quick tests first; what shares a costly server stays in one of them (tests/conftest.py).
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## Show this list
@@ -38,17 +40,17 @@ demo: setup ## A shop on PostgreSQL, its tables live in Delta, compared at the e
 
 .PHONY: test
 test: $(VENV)/.dev ## All tests but the slow ones; ARGS="-k name" picks
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Tests that need neither server nor JVM
-	$(BIN)/pytest -m "not server and not spark and not fault and not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not server and not spark and not fault and not slow" $(ARGS)
 
 .PHONY: test-matrix
 test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18" picks; fetches 15 MB each)
 	@for version in $(VERSIONS); do \
 	  echo "== PostgreSQL $$version"; \
-	  HEADWATER_TEST_POSTGRES=$$version $(BIN)/pytest -q -m "server and not slow" $(ARGS) || exit 1; \
+	  HEADWATER_TEST_POSTGRES=$$version $(BIN)/pytest $(PARALLEL) -q -m "server and not slow" $(ARGS) || exit 1; \
 	done
 
 .PHONY: test-oracle

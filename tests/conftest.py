@@ -1,6 +1,7 @@
 """What all tests share: one server of each database and one Spark session per run, a fresh database per test.
 
-Tests run from quick to slow (unit, server, spark, fault), so that a broken build says so early.
+Tests run from quick to slow (unit, server, spark, fault), so that a broken build says so early, and in two processes
+(`make test`), because most of them wait for a server half of the time.
 """
 
 from __future__ import annotations
@@ -24,11 +25,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOWNESS = ("server", "spark", "fault", "slow")
+# Fixtures of what is costly to start: all tests with one of them run in the same process, and it is started once.
+COSTLY = {"spark": "spark", "mysql": "mysql", "origin": "mysql", "kafka": "kafka", "target": "kafka", "place": "kafka"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first; within one kind the order of the files stays."""
     items.sort(key=lambda item: max((1 + SLOWNESS.index(m) for m in SLOWNESS if item.get_closest_marker(m)), default=0))
+    for item in items:
+        if group := costly(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def costly(item: pytest.Item) -> str | None:
+    return next((group for fixture, group in COSTLY.items() if fixture in getattr(item, "fixturenames", ())), None)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -19,6 +20,8 @@ from headwater.sinks.base import Sink
 from headwater.sources.base import Source
 
 
+# Looking through the installed packages takes 100 ms, and every task asks.
+@cache
 def source_class(kind: str) -> type[Source]:
     """The Source with `type: kind`; a URL scheme of a source is another name for it."""
     if kind not in known("sources"):
@@ -32,16 +35,14 @@ def source_class(kind: str) -> type[Source]:
 def source_for_url(url: str) -> type[Source]:
     """The Source whose `schemes` hold the URL's."""
     scheme = url.partition("://")[0].lower()
-    found = {}
-    for kind in known("sources"):
-        cls = source_class(kind)
-        found.update(dict.fromkeys(cls.schemes, cls))
-    if "://" not in url or scheme not in found:
+    try:
+        return source_class(scheme if "://" in url else "")
+    except Usage:
+        schemes = sorted(scheme for kind in known("sources") for scheme in source_class(kind).schemes)
         raise Usage(
             "this URL does not say which database it is",
-            "Begin it with one of: " + ", ".join(f"{known_scheme}://" for known_scheme in sorted(found)),
-        )
-    return found[scheme]
+            "Begin it with one of: " + ", ".join(f"{scheme}://" for scheme in schemes),
+        ) from None
 
 
 def sink_class(kind: str) -> type[Sink]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -202,6 +203,13 @@ def widen_and_load_anew(stage: Stage) -> None:
 def publication_narrowed(stage: Stage) -> None:
     stage.execute("alter publication headwater_shop set (publish = 'insert')")
     stage.gap = stage.end()
+
+
+@scenario("leaves out public.ledger", "add table", slow=True)
+def table_taken_out_of_the_publication(stage: Stage) -> None:
+    """The log says nothing about it: the other table goes on until somebody looks, ten seconds later."""
+    stage.execute("alter publication headwater_shop drop table public.ledger")
+    stage.gap = sys.maxsize
 
 
 def use_the_new_password(stage: Stage) -> None:

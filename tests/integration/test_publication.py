@@ -9,7 +9,8 @@ from psycopg import sql
 from tests.conftest import Database
 from tests.integration.postgres_source import changes, make_source, open_log, read_changes
 
-from headwater.errors import Usage
+from headwater.errors import Stop, Usage
+from headwater.sources.postgres.position import at_lsn
 
 pytestmark = pytest.mark.server
 
@@ -104,6 +105,44 @@ def test_a_column_list_and_generated_columns_narrow_both_catalog_and_stream(data
     columns = {table.table: [column.name for column in table.columns] for table in source.tables()}
     assert columns == {"public.t": ["id", "b"], "public.u": ["id"]}
     assert [row["after"] for row in found] == [{"id": 1, "b": "open"}, {"id": 3}]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("alter publication pub drop table a", "leaves out public.a"),
+        ("alter publication pub drop table root", "leaves out public.leaf"),
+        ("alter publication pub set (publish = 'insert')", "leaves out every update and delete and truncate"),
+        ("alter publication pub drop table a; alter publication pub add table a where (id > 5)", "rows of public.a"),
+        ("drop table a; alter publication pub drop table b", ""),
+        ("alter publication pub add table later", ""),
+    ],
+)
+def test_one_that_hands_out_less_than_it_did_stops_the_source(database: Database, tmp_path, change, told):
+    if "where" in change and database.execute("show server_version_num")[0][0] < "150000":
+        pytest.skip("row filters come with PostgreSQL 15")
+    database.execute("create table a (id int primary key); create table b (id int primary key)")
+    database.execute("create table root (id int primary key) partition by range (id)")
+    database.execute("create table leaf partition of root for values from (0) to (10)")
+    database.execute("create publication pub for table a, b, root")
+    source = make_source(database, exclude=["public.b", "public.root"], publication_autocreate="disabled")
+    source.folder = tmp_path
+    with open_log(source) as log:
+        database.execute("insert into a values (1)")
+        read_changes(log, 1)
+        end = source.end()
+    database.execute("create table later (id int primary key)")
+
+    database.execute(change)
+
+    for anew in (make_source(database, exclude="public.b"), source):
+        anew.folder = tmp_path
+        if told:
+            with pytest.raises(Stop, match=told):
+                anew.prepare(at_lsn(end))
+        else:
+            anew.prepare(at_lsn(end))
+        anew.close()
 
 
 TABLES = {

@@ -73,6 +73,11 @@ RECORDED = (
     *LIVE_SNAPSHOT,
     Allowed("value.payload.transaction.id", "made of transaction id and LSN"),
     Allowed("*.payload.id", "on the transaction topic: made of transaction id and LSN"),
+    Allowed(
+        "value.payload.data_collections*.data_collection",
+        "Debezium names messages by a Java object's address, another one in every run",
+        theirs="*LogicalDecodingMessageId@*",
+    ),
 )
 
 

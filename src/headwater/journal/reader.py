@@ -36,6 +36,8 @@ class JournalReader:
         self._open: list[BlockRef] = []
         self._segment: Path | None = None
         self._offset = 0
+        # The last segment and the one that will follow it.
+        self._watched = ("", "")
 
     @property
     def end(self) -> Position:
@@ -68,6 +70,8 @@ class JournalReader:
             if following is None:
                 break
             self._segment, self._offset = following, 0
+        if self._segment is not None:
+            self._watched = str(self._segment), str(_following(self._segment))
         return len(self._blocks) > before
 
     def forget(self, upto: Position) -> None:
@@ -115,12 +119,11 @@ class JournalReader:
         return next((path for path in paths if path.name > self._segment.name), None)
 
     def _nothing_written(self) -> bool:
-        """Two system calls: an idle stream asks hundreds of times a second. Segments are numbered without gaps."""
+        """Two system calls: an idle stream asks a hundred times a second."""
         if self._segment is None or self._open:
             return False
-        following = self._segment.with_name(f"{int(self._segment.stem) + 1:012d}.hwj")
         try:
-            return os.stat(self._segment).st_size == self._offset and not os.path.exists(following)
+            return os.stat(self._watched[0]).st_size == self._offset and not os.path.exists(self._watched[1])
         except FileNotFoundError:
             return False
 
@@ -132,6 +135,11 @@ class JournalReader:
         found, _end = _new_blocks(first.path, first.offset, limit=1)
         if not found or found[0].header.session != first.header.session:
             self._segment, self._offset, self._open = first.path, first.offset, []
+
+
+def _following(segment: Path) -> Path:
+    """Segments are numbered without gaps."""
+    return segment.with_name(f"{int(segment.stem) + 1:012d}.hwj")
 
 
 def read_block(path: str | os.PathLike[str], offset: int) -> Chunk:

@@ -22,6 +22,7 @@ from headwater.journal import Journal, JournalReader
 from headwater.options import option, parse_options, split_options
 from headwater.registry import source_class, source_for_url
 from headwater.sources.base import Source
+from headwater.spark.collector import freeze_modules
 from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
 from headwater.spark.rows import event_schema, table_rows, table_schema
 from headwater.spark.slices import Slice, idle_slice, plan_by_range
@@ -177,7 +178,8 @@ class ChangeStreamReader(JournalStreamReader):
         return self.reading.plan(self.blocks(start, end), after, upto, beat=self._beats())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.reading.read(Slice.from_json(partition.value), self.row_schema)
+        yield from self.reading.read(Slice.from_json(partition.value), self.row_schema)
+        freeze_modules()
 
     def _beats(self) -> bool:
         """Whether it is time for a heartbeat (`heartbeat.interval.ms`). Only events have them, and only batches carry

@@ -27,8 +27,9 @@ from headwater.registry import source_class
 
 # How long `latestOffset` waits for something new before it tells Spark that there is nothing: Spark would
 # ask again after 10 ms, and every question costs a millisecond in two processes.
-IDLE_WAIT_SECONDS = 0.1
-POLL_SECONDS = 0.002
+IDLE_WAIT_SECONDS = 0.5
+# Between two looks at the journal, which cost 0.1 ms with the waking up.
+POLL_SECONDS = 0.01
 # A batch that Spark has planned before a crash of the machine may have to be read from the log again.
 REFILL_SECONDS = 300.0
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.event import Position
 from headwater.journal import Journal
+from headwater.spark.collector import freeze_modules
 from headwater.spark.reader import JournalStreamReader, Offset, SlicePartition, from_offset
 from headwater.spark.slices import idle_slice, plan_by_table
 
@@ -68,3 +69,4 @@ class SliceStreamReader(JournalStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array([partition.value], pa.string())], names=["slice"])
+        freeze_modules()

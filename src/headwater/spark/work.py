@@ -23,6 +23,7 @@ from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
 from headwater.registry import source_class
 from headwater.sinks.base import Sink
+from headwater.spark.collector import freeze_modules
 from headwater.spark.rows import fit
 from headwater.spark.slices import Slice, read_slice
 
@@ -55,6 +56,7 @@ def apply_slices(sink: Sink, settings: Mapping[str, str], *, load_first: bool) -
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 yield _rows(_apply(sink, Slice.from_json(text), settings, load_first))
+        freeze_modules()
 
     return work
 
@@ -124,6 +126,7 @@ def warm_workers(spark: SparkSession, source: str, sinks: Sequence[Sink]) -> Non
             # Keeps this worker busy for a moment, so that the next task starts another one.
             time.sleep(0.2)
             yield batch
+        freeze_modules()
 
     cores = spark.sparkContext.defaultParallelism
     numbers = spark.range(0, cores, 1, cores)

@@ -7,7 +7,7 @@ replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,12 @@ def ensure_publication(
     return [table.table for table in lacking]
 
 
-def refuse_narrowed(connection: psycopg.Connection[Any], options: PostgresOptions, folder: Path | None) -> None:
+def refuse_narrowed(
+    connection: psycopg.Connection[Any],
+    options: PostgresOptions,
+    captured: Callable[[str, str], bool],
+    folder: Path | None,
+) -> None:
     """Stop when the publication hands out less than it did: what it leaves out is gone from the log without a word.
 
     `folder` remembers what it handed out."""
@@ -96,19 +101,58 @@ def refuse_narrowed(connection: psycopg.Connection[Any], options: PostgresOption
     if publication is None or folder is None or not folder.is_dir():
         # One that is missing is told by whoever reads the slot.
         return
-    known = (read_json(folder / FILE) or {}).get("operations", [])
-    gone = [name for name in known if name not in publication.operations]
+    known = read_json(folder / FILE) or {}
+    tables = published_tables(connection, options.publication)
+    name = sql.Identifier(options.publication).as_string(connection)
+    gone = [each for each in known.get("operations", ()) if each not in publication.operations]
     if gone:
-        name = sql.Identifier(options.publication).as_string(connection)
-        raise Stop(
-            f'the publication "{options.publication}" leaves out every {" and ".join(gone)}, which it did not before',
-            f"To mend it: alter publication {name} set (publish = '{', '.join(known)}');",
-            "then load the tables anew: drop the slot, remove the state folder and the tables in the lake, run again",
-            f"If you mean it: remove {folder / FILE}, and run again",
-            cause="Somebody altered it; changes of that kind since then are not in the log, and never will be",
-        )
-    if set(known) != set(publication.operations):
-        write_atomically(folder / FILE, json.dumps({"operations": publication.operations}))
+        mended = f"alter publication {name} set (publish = '{', '.join(known['operations'])}');"
+        raise _narrowed(options, f"every {' and '.join(gone)}", mended, folder)
+    for (schema, table), row_filter in _remembered(known):
+        now = tables.get((schema, table))
+        quoted = sql.Identifier(schema, table).as_string(connection)
+        if not captured(schema, table):
+            continue
+        if now is None and _is_left_out(connection, schema, table, tables):
+            raise _narrowed(options, f"{schema}.{table}", f"alter publication {name} add table {quoted};", folder)
+        if now is not None and now.row_filter not in (None, row_filter):
+            mended = f"alter publication {name} drop table {quoted}; alter publication {name} add table {quoted}"
+            mended += f" where {row_filter};" if row_filter else ";"
+            raise _narrowed(options, f"rows of {schema}.{table} (where {now.row_filter})", mended, folder)
+    handed_out = sorted([*key, each.row_filter] for key, each in tables.items() if captured(*key))
+    told = {"operations": list(publication.operations), "tables": handed_out}
+    if told != known:
+        write_atomically(folder / FILE, json.dumps(told))
+
+
+def _remembered(known: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str | None]]:
+    return (((schema, table), row_filter) for schema, table, row_filter in known.get("tables", ()))
+
+
+def _is_left_out(
+    connection: psycopg.Connection[Any], schema: str, table: str, tables: Mapping[tuple[str, str], Published]
+) -> bool:
+    """Whether a table that is not published is still there, and not published as a part of a partitioned one."""
+    rows = connection.execute(
+        "select an.nspname, a.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " cross join lateral pg_partition_ancestors(c.oid) as above(oid)"
+        " join pg_class a on a.oid = above.oid join pg_namespace an on an.oid = a.relnamespace"
+        " where n.nspname = %s and c.relname = %s and c.relispartition"
+        " union all select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')",
+        [schema, table, schema, table],
+    ).fetchall()
+    return bool(rows) and not any(tuple(row) in tables for row in rows)
+
+
+def _narrowed(options: PostgresOptions, what: str, mended: str, folder: Path) -> Stop:
+    return Stop(
+        f'the publication "{options.publication}" leaves out {what}, which it did not before',
+        f"To mend it: {mended}",
+        "then load the tables anew: drop the slot, remove the state folder and the tables in the lake, run again",
+        f"If you mean it: remove {folder / FILE}, and run again",
+        cause="Somebody altered it; such changes since then are not in the log, and never will be",
+    )
 
 
 def create_statement(options: PostgresOptions, tables: Sequence[TableSchema]) -> sql.Composed:

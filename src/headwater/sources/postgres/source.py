@@ -132,6 +132,9 @@ class Postgres(Source):
 
     def prepare(self, durable: Position | None, journaled: Position | None = None) -> Position:
         with connect(self.options) as connection:
+            if durable is not None:
+                # Before what it lacks is added: that would hide what was lost meanwhile.
+                refuse_narrowed(connection, self.options, self._captured, self.folder)
             # The publication comes first: a slot made before it fails on every change in between.
             ensure_publication(connection, self.options, self._candidates(connection))
             slot = self._released_slot(connection)
@@ -183,7 +186,7 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
-            refuse_narrowed(connection, self.options, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.folder)
             timeline = self._refuse_other_history(connection, after)
             self._standby = in_recovery(connection)
         confirmed = slot.confirmed if slot else 0
@@ -308,7 +311,7 @@ class Postgres(Source):
             return None
         with connect(self.options) as connection:
             # A publication that was altered makes the server describe its tables again.
-            refuse_narrowed(connection, self.options, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.folder)
             described = describe(connection, [relation.oid], self.options.cast)
         return relation_schema(relation, described[0] if described else None, self.options.cast)
 
@@ -316,7 +319,7 @@ class Postgres(Source):
         """Asked now and then while the log is read: does it still carry what it did?"""
         # A server that does not answer is the log's to tell.
         with suppress(Retry), connect(self.options) as connection:
-            refuse_narrowed(connection, self.options, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.folder)
             if self._standby and not in_recovery(connection):
                 self._standby = False
                 # The stream was not interrupted: what we read now is of the new timeline, and of the same history.

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from tests.integration.mysql_source import SetGlobal
 
 from headwater.testing.mysql import MySqlServer
 
@@ -22,3 +23,26 @@ def schema(mysql: MySqlServer) -> Iterator[str]:
         mysql.stop()
         mysql.start()
     mysql.execute(f"drop database {name}")
+
+
+@pytest.fixture
+def global_setting(mysql: MySqlServer) -> Iterator[SetGlobal]:
+    """Sets global variables, and sets them back."""
+    before: dict[str, str] = {}
+
+    def change(name: str, value: str) -> None:
+        before.setdefault(name, str(mysql.execute(f"select @@global.{name}")[0][0]))
+        mysql.execute(f"set global {name} = '{value}'")
+
+    yield change
+    for name, value in before.items():
+        mysql.execute(f"set global {name} = '{value}'")
+
+
+@pytest.fixture(params=["FULL", "MINIMAL", "NO_LOG"])
+def row_metadata(request: pytest.FixtureRequest, mysql: MySqlServer, global_setting: SetGlobal) -> str:
+    """How much the log says about columns: their names, signedness and character sets, nothing (MariaDB's default)."""
+    if request.param == "NO_LOG" and not mysql.binaries.mariadb:
+        pytest.skip("MySQL always logs some")
+    global_setting("binlog_row_metadata", request.param)
+    return str(request.param)

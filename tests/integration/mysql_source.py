@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ from headwater.sources.base import Log
 from headwater.sources.mysql import MySql
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.testing.mysql import MySqlServer
+
+SetGlobal = Callable[[str, str], None]
 
 
 def source_of(server: MySqlServer, database: str, **options: Any) -> MySql:

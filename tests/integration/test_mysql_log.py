@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.integration.mysql_source import changes, read_up, reading, shown, source_of
+from tests.integration.mysql_source import SetGlobal, changes, read_up, reading, shown, source_of
 
 from headwater.errors import HeadwaterError, Retry, Stop, Usage
 from headwater.event import Position
@@ -183,26 +183,10 @@ def test_an_idle_log_reports_that_others_have_moved_it(mysql: MySqlServer, schem
 # -- refusals --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def global_setting(mysql: MySqlServer) -> Iterator[object]:
-    """Sets global variables, and sets them back."""
-    before: dict[str, str] = {}
-
-    def change(name: str, value: str) -> None:
-        before[name] = str(mysql.execute(f"select @@global.{name}")[0][0])
-        mysql.execute(f"set global {name} = '{value}'")
-
-    yield change
-    for name, value in before.items():
-        mysql.execute(f"set global {name} = '{value}'")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("binlog_format", "MIXED"), ("binlog_row_image", "MINIMAL"), ("binlog_row_metadata", "MINIMAL")]
-)
+@pytest.mark.parametrize(("name", "value"), [("binlog_format", "MIXED"), ("binlog_row_image", "MINIMAL")])
 def test_settings_that_would_lose_rows_are_refused_with_what_mends_them(
-    mysql: MySqlServer, schema: str, global_setting, name: str, value: str
-) -> None:  # type: ignore[no-untyped-def]
+    mysql: MySqlServer, schema: str, global_setting: SetGlobal, name: str, value: str
+) -> None:
     mysql.execute(f"create table {schema}.t (id int primary key)")
     global_setting(name, value)
     source = source_of(mysql, schema)

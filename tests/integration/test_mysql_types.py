@@ -205,12 +205,14 @@ def seed() -> int:
     return found
 
 
-def test_snapshot_and_log_give_what_the_server_says(mysql: MySqlServer, schema: str, seed: int) -> None:
+def test_snapshot_and_log_give_what_the_server_says(
+    mysql: MySqlServer, schema: str, seed: int, row_metadata: str
+) -> None:
     kinds = [kind for kind in [*KINDS, JSON] if kind.mariadb in (None, mysql.binaries.mariadb)]
     columns = ", ".join(f"c{i} {kind.type}" for i, kind in enumerate(kinds))
-    mysql.execute(f"create table {schema}.t (id int primary key, {columns})")
     source = source_of(mysql, schema)
     with reading(source) as log:
+        mysql.execute(f"create table {schema}.t (id int primary key, {columns})")
         insert(mysql, schema, kinds, random.Random(seed))  # noqa: S311
         streamed = concat(batches(source, log))
     with source.snapshot(source.tables(), 1) as snapshot:
@@ -308,14 +310,16 @@ def test_dates_that_no_calendar_has_are_null_or_text(mysql: MySqlServer, schema:
     assert (second["d2"], second["m2"]) == ("2024-02-31", "2024-00-31 00:00:00.00")
 
 
-def test_generated_and_invisible_columns_come_with_the_others(mysql: MySqlServer, schema: str) -> None:
-    mysql.execute(
-        f"create table {schema}.t (id int primary key, a int, v int generated always as (a + 1) virtual,"
-        " s int generated always as (a + 2) stored, h int default 7 invisible)"
-    )
+def test_generated_and_invisible_columns_come_with_the_others(
+    mysql: MySqlServer, schema: str, row_metadata: str
+) -> None:
     source = source_of(mysql, schema)
     with reading(source) as log:
-        mysql.execute(f"insert into {schema}.t (id, a) values (1, 10)")
+        mysql.execute(
+            f"create table {schema}.t (id int primary key, a int, v int generated always as (a + 1) virtual,"
+            " s int generated always as (a + 2) stored, h int default 7 invisible)",
+            f"insert into {schema}.t (id, a) values (1, 10)",
+        )
         streamed = concat(batches(source, log)).after.to_pylist()
     with source.snapshot(source.tables(), 1) as snapshot:
         copied = [row for batch in source.copy(snapshot.chunks[0], snapshot) for row in batch.after.to_pylist()]

@@ -142,6 +142,12 @@ class Query:
     thread: int
     database: str
     text: str
+    # As the session sent it, in the character set of the collation `client`.
+    raw: bytes = b""
+    client: int = 0
+    # The server's own default collation at that time.
+    default: int = 0
+    sql_mode: int = 0
 
 
 @dataclass(frozen=True)
@@ -298,7 +304,34 @@ def parse_query(body: bytes) -> Query:
     if at + database_size + 1 > len(body):
         raise Malformed("a QUERY event that is too short")
     database = body[at : at + database_size].decode("utf-8", "replace")
-    return Query(thread, database, body[at + database_size + 1 :].decode("utf-8", "replace"))
+    raw = body[at + database_size + 1 :]
+    sql_mode, client, default = _session(body[13:at])
+    return Query(thread, database, raw.decode("utf-8", "replace"), raw, client, default, sql_mode)
+
+
+def _session(status: bytes) -> tuple[int, int, int]:
+    """(sql_mode, the client's collation, the server's) from a QUERY's status variables. Codes come in ascending order
+    but for 6; those behind the ones we want differ between servers and are not looked at."""
+    sql_mode = client = default = at = 0
+    while at < len(status):
+        code, at = status[at], at + 1
+        match code:
+            case 0:
+                at += 4
+            case 1:
+                sql_mode = int.from_bytes(status[at : at + 8], "little")
+                at += 8
+            case 3:
+                at += 4
+            case 4:
+                client = int.from_bytes(status[at : at + 2], "little")
+                default = int.from_bytes(status[at + 4 : at + 6], "little")
+                break
+            case 6 if at < len(status):
+                at += 1 + status[at]
+            case _:
+                break
+    return sql_mode, client, default
 
 
 def uncompressed_query(body: bytes) -> bytes:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headwater.event import Column, TableSchema
 from headwater.sources.mysql.capture import SYSTEM
 from headwater.sources.mysql.connection import Server
+from headwater.sources.mysql.definitions import Definitions, Flavour
 from headwater.sources.mysql.types import lake_type, with_cast
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -57,6 +59,36 @@ def describe(
         table = TableSchema(database, name, tuple(own), key=tuple(keys[database, name]), identity=every)
         found.append(with_cast(table, cast))
     return found
+
+
+def definitions(server: Server) -> Definitions:
+    """Every table that the account may see, and the databases."""
+    found = Definitions(flavour(server))
+    charset = {
+        (row["db"], row["tbl"]): str(row["collation"] or "").partition("_")[0]
+        for row in server.dicts(
+            "select table_schema as db, table_name as tbl, table_collation as collation from information_schema.tables"
+        )
+    }
+    for table in describe(server, lambda _database, _table: True, {}):
+        detail = {"charset": charset.get((table.schema, table.name), "")}
+        found.tables[found.flavour.name((table.schema, table.name))] = replace(table, detail=detail)
+    for row in server.dicts(
+        "select schema_name as db, default_character_set_name as charset from information_schema.schemata"
+    ):
+        found.databases[found.flavour.name((row["db"], ""))[0]] = str(row["charset"])
+    return found
+
+
+def flavour(server: Server) -> Flavour:
+    """How this server reads definitions."""
+    rows = server.dicts("select character_set_name as name, maxlen as bytes from information_schema.character_sets")
+    return Flavour(
+        server.mariadb,
+        server.numeric_version,
+        {str(row["name"]): int(row["bytes"]) for row in rows},
+        folds=server.variable("lower_case_table_names") not in ("0", ""),
+    )
 
 
 def _column(row: Mapping[str, Any]) -> Column:

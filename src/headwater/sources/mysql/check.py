@@ -14,7 +14,7 @@ from headwater.sources.mysql.catalog import describe
 from headwater.sources.mysql.connection import Server, address, connect, replica_id
 from headwater.sources.mysql.log import replicas
 from headwater.sources.mysql.options import MySqlOptions
-from headwater.sources.mysql.state import binlog_files, has_gtids
+from headwater.sources.mysql.state import binlog_files, has_gtids, names_columns
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 _KEEP = "-- and in the server's configuration file; sessions that are open keep their own setting"
@@ -53,7 +53,6 @@ def settings(server: Server) -> list[Finding]:
     for name, wanted, why in (
         ("binlog_format", "ROW", "changes are logged as statements, which say nothing about rows"),
         ("binlog_row_image", "FULL", "rows are logged without the columns that did not change"),
-        ("binlog_row_metadata", "FULL", "rows are logged without the names of their columns"),
     ):
         value = server.variable(name).upper()
         if name == "binlog_format" and not value:
@@ -66,6 +65,7 @@ def settings(server: Server) -> list[Finding]:
         else:
             remedy = f"set global {name} = '{wanted}';   {_KEEP}"
             found.append(Finding(name, _ERROR, f"{name} is {value}: {why}", remedy))
+    found.append(_metadata(server))
     partial = server.variable("binlog_row_value_options")
     if partial:
         remedy = f"set global binlog_row_value_options = '';   {_KEEP}"
@@ -76,6 +76,18 @@ def settings(server: Server) -> list[Finding]:
         )
         found.append(Finding("gtid_mode", _WARNING, text, "Turn GTIDs on: see gtid_mode in the server's manual"))
     return found
+
+
+def _metadata(server: Server) -> Finding:
+    name = "binlog_row_metadata"
+    if names_columns(server):
+        return Finding(name, _OK, "FULL")
+    value = server.variable(name)
+    if not value:
+        text = f"this server has no {name}: it is too old"
+        return Finding(name, _ERROR, text, "Upgrade it to MySQL 8.0 or MariaDB 10.5")
+    text = f"{value}: the log does not name columns; definitions are followed statement by statement instead"
+    return Finding(name, _WARNING, text, f"set global {name} = 'FULL';   -- and in the server's configuration file")
 
 
 def _privileges(server: Server, tables: list[TableSchema]) -> list[Finding]:

@@ -138,6 +138,12 @@ class Server:
         found = re.match(r"(\d+)\.(\d+)", self.version)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
+    @property
+    def numeric_version(self) -> int:
+        """As comments for some versions count: 80033, 101105."""
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.version)
+        return int(found[1]) * 10000 + int(found[2]) * 100 + int(found[3]) if found else 0
+
     def close(self) -> None:
         with suppress(pymysql.Error):
             self.connection.close()

@@ -44,6 +44,8 @@ _PACKET = 5
 
 Describe = Callable[[TableMap], TableSchema | None]
 Find = Callable[[str, str], TableSchema | None]
+# A statement that defines something, the coordinate of its transaction, and its place in the files.
+Define = Callable[[binlog.Query, int, str], None]
 
 
 class Tables:
@@ -72,6 +74,11 @@ class Tables:
         self.counts = np.append(self.counts[keep], np.int64(0))
         self._pack()
 
+    def expire(self) -> None:
+        """Take no table map for a known one: names may have changed, and not every map has them."""
+        self._maps = [b""] * len(self._maps)
+        self._pack()
+
     def find(self, name: tuple[str, str]) -> int | None:
         """The place of a table by its name."""
         return self._names.index(name) if name in self._names else None
@@ -90,9 +97,11 @@ class Tables:
 
 class ChunkBuilder:
     """Takes events, gives chunks. `describe` names a table map's schema, `find` a table's by name as it is now;
-    None = not captured."""
+    None = not captured. `define` is told of definitions."""
 
-    def __init__(self, start: Position, progress: Progress, describe: Describe, find: Find) -> None:
+    def __init__(
+        self, start: Position, progress: Progress, describe: Describe, find: Find, define: Define | None = None
+    ) -> None:
         # How far the events go that came in, and how far those that were handed on.
         self.progress = progress
         self.handed = start
@@ -101,6 +110,7 @@ class ChunkBuilder:
         self.offset = 0
         self._describe = describe
         self._find = find
+        self._tell = define
         self._tables = Tables()
         self._checksum = False
         self._out = np.empty(CHUNK_BYTES + (64 << 10), dtype=np.uint8)
@@ -432,10 +442,17 @@ class ChunkBuilder:
                 self._truncate(query)
                 self._end_single(header)
             case Kind.DEFINITION:
+                self._define(query)
                 self._end_single(header)
             case Kind.DEFINITION_WITH_ROWS:
                 # MySQL 8: create table … select, in one transaction with its rows.
+                self._define(query)
                 self._explicit = True
+
+    def _define(self, query: binlog.Query) -> None:
+        if self._tell is not None:
+            self._tell(query, self._commit, self.place)
+            self._tables.expire()
 
     def _end_single(self, header: Header) -> None:
         if self.in_transaction and not self._explicit:

@@ -15,11 +15,13 @@ from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.mysql import kernels
+from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.connection import Server, connect, replica_id, server_error
-from headwater.sources.mysql.frames import ChunkBuilder, Describe, Find
+from headwater.sources.mysql.frames import ChunkBuilder, Define, Describe, Find
+from headwater.sources.mysql.history import History
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.packets import Packets, broken, parse_error
-from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, Progress, parse_progress
+from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, Progress, at, parse_progress
 from headwater.sources.mysql.table_map import TableMap
 
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
@@ -49,11 +51,20 @@ class ServerIdTaken(Stop):
 class MySqlLog(Log):
     """See `headwater.sources.base.Log`."""
 
-    def __init__(self, options: MySqlOptions, after: Position, describe: Describe, find: Find) -> None:
+    def __init__(
+        self,
+        options: MySqlOptions,
+        after: Position,
+        describe: Describe,
+        find: Find,
+        define: Define | None = None,
+        history: History | None = None,
+    ) -> None:
         self._options = options
         self._schemas: dict[str, TableSchema] = {}
         progress = parse_progress(after.resume)
-        self._builder = ChunkBuilder(after, progress, self._remember(describe), self._remember_found(find))
+        self._builder = ChunkBuilder(after, progress, self._remember(describe), self._remember_found(find), define)
+        self._history = history
         self._received = after.commit
         self._last_emit = self._last_tick = 0.0
         self._heard = time.monotonic()
@@ -97,7 +108,9 @@ class MySqlLog(Log):
         return self._schemas[schema]
 
     def confirm(self, position: Position) -> None:
-        """The server keeps its log for as long as it is told to, whoever reads it."""
+        """The server keeps its log for as long as it is told to, whoever reads it; we need not keep definitions."""
+        if self._history is not None:
+            self._history.floor = position.commit
 
     def close(self) -> None:
         """The server does not listen while it dumps, and notices a closed socket at the next heartbeat only. Until then
@@ -158,6 +171,8 @@ class MySqlLog(Log):
         """Everything that came has been handed on."""
         if not self._builder.pending and not self._builder.in_transaction:
             self._received = max(self._received, self._builder.progress.coordinate)
+            if self._history is not None:
+                self._history.read_up_to(self._builder.progress)
 
     def _tick(self, now: float) -> Chunk | None:
         """An empty chunk when transactions that we do not care about have moved the log on."""
@@ -186,6 +201,22 @@ class MySqlLog(Log):
         if schema is not None:
             self._schemas[schema.id] = schema
         return schema
+
+
+def look_through(options: MySqlOptions, begin: Progress, end: Progress, define: Define) -> None:
+    """Tell `define` of every definition between two places of the log, and keep no rows."""
+
+    def within(query: Query, commit: int, place: str) -> None:
+        # Events come in large pieces: the last one goes on behind the end.
+        if commit < end.coordinate:
+            define(query, commit, place)
+
+    log = MySqlLog(options, at(begin), lambda _found: None, lambda _database, _table: None, within)
+    try:
+        while log.lag()["received"] < end.coordinate:
+            log.read(0.2)
+    finally:
+        log.close()
 
 
 # -- starting --------------------------------------------------------------------------------------

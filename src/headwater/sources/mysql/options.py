@@ -51,6 +51,11 @@ class MySqlOptions(SourceOptions):
     cast: dict[str, str] = option(
         {}, help="database.table.column: string — keep the server's text for a column our types cannot hold"
     )
+    skip_unparseable_ddl: bool = option(
+        False,
+        help="without binlog_row_metadata=FULL: pass over statements that change definitions and are not understood",
+        aliases=["schema.history.internal.skip.unparseable.ddl"],
+    )
     heartbeat_seconds: float = option(2.0, help="how often a silent server must say that it is there")
     renamed: ClassVar[Mapping[str, str]] = {
         "database.whitelist": "database.include.list",

@@ -7,6 +7,7 @@ defaults and comments, and it knows them as of now. Where the two disagree the m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headwater.errors import Stop
@@ -41,13 +42,6 @@ def relation_schema(
     found: TableMap, described: TableSchema | None, charsets: Mapping[int, str], cast: Mapping[str, str]
 ) -> TableSchema:
     """The schema of the rows that follow `found` in the log."""
-    if not found.full:
-        raise Stop(
-            f"the log does not name the columns of {found.schema}.{found.name}",
-            "set global binlog_row_metadata = 'FULL';   -- and in the server's configuration file",
-            "Rows that were written before cannot be read: load the tables anew then",
-            cause="binlog_row_metadata was not FULL when the rows were written",
-        )
     known = {column.name: column for column in described.columns} if described else {}
     columns = tuple(_column(column, known.get(column.name or ""), charsets) for column in found.columns)
     names = tuple(column.name for column in columns)
@@ -55,21 +49,50 @@ def relation_schema(
     return with_cast(TableSchema(found.schema, found.name, columns, key, identity=names), cast)
 
 
+def followed_schema(
+    found: TableMap, known: TableSchema, charsets: Mapping[int, str], cast: Mapping[str, str]
+) -> TableSchema:
+    """The same for a map that does not name its columns: `known` does. Stop when the two cannot be of one table."""
+    name, count = f"{found.schema}.{found.name}", len(found.columns)
+    if count != len(known.columns):
+        raise _disagree(f"{name}: its rows have {count} columns, its definition has {len(known.columns)}")
+    numbers = {charset: number for number, charset in charsets.items()}
+    columns = []
+    for logged, column in zip(found.columns, known.columns, strict=True):
+        facts = column.detail
+        unsigned = facts.get("unsigned", False) if logged.unsigned is None else logged.unsigned
+        collation = logged.collation or numbers.get(facts.get("charset", ""))
+        says = map_facts(replace(logged, name=column.name, unsigned=unsigned, collation=collation), charsets)
+        if "labels" in says:
+            # A map without names has no labels either.
+            says["labels"] = facts.get("labels")
+        if not _same(says, facts):
+            raise _disagree(f"{name}.{column.name}: its rows have {_spelling(says)}, its definition has {column.type}")
+        columns.append(_as_logged(column, logged))
+    names = tuple(column.name for column in columns)
+    return with_cast(TableSchema(found.schema, found.name, tuple(columns), known.key, identity=names), cast)
+
+
+def _disagree(what: str) -> Stop:
+    return Stop(
+        what,
+        "set global binlog_row_metadata = 'FULL';   -- and in the server's configuration file",
+        "Rows that were written before cannot be read: load the tables anew then",
+        cause="The log does not name the columns of its rows, and a statement has changed the definition in a way that"
+        " was not followed",
+    )
+
+
 def _column(column: MapColumn, known: Column | None, charsets: Mapping[int, str]) -> Column:
     facts = map_facts(column, charsets)
-    log = {"log": [column.type, column.meta]}
     if known is not None and _same(facts, known.detail):
-        return Column(
-            known.name,
-            known.type,
-            known.arrow,
-            column.nullable,
-            known.default,
-            known.generated,
-            {**known.detail, **log},
-        )
-    facts |= log
+        return _as_logged(known, column)
+    facts |= {"log": [column.type, column.meta]}
     return Column(column.name or "", _spelling(facts), lake_type(facts), column.nullable, detail=facts)
+
+
+def _as_logged(known: Column, logged: MapColumn) -> Column:
+    return replace(known, nullable=logged.nullable, detail={**known.detail, "log": [logged.type, logged.meta]})
 
 
 def _same(logged: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

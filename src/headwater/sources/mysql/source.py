@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, SourceOptions
+from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.capture import capture_filter
-from headwater.sources.mysql.catalog import charsets, describe
+from headwater.sources.mysql.catalog import charsets, definitions, describe, flavour
 from headwater.sources.mysql.check import check, refuse_settings
-from headwater.sources.mysql.connection import connect, now_microseconds
+from headwater.sources.mysql.connection import Server, connect, now_microseconds
+from headwater.sources.mysql.history import History, load_history
+from headwater.sources.mysql.log import MySqlLog, look_through
 from headwater.sources.mysql.options import MySqlOptions
-from headwater.sources.mysql.position import at, parse_progress
-from headwater.sources.mysql.relation import relation_schema
-from headwater.sources.mysql.state import has_gtids, refuse_unreachable, written, written_file
+from headwater.sources.mysql.position import Progress, at, parse_progress
+from headwater.sources.mysql.relation import followed_schema, relation_schema
+from headwater.sources.mysql.state import has_gtids, names_columns, refuse_unreachable, written, written_file
+from headwater.sources.mysql.statement import defines_tables
 from headwater.sources.mysql.table_map import TableMap
+from headwater.sources.mysql.types import with_cast
 
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
 
 # A snapshot's sessions: more would not be faster than the server's disks and our cores.
 MAX_SESSIONS = 8
+# So often a moment is looked for in which nobody changes a table.
+ATTEMPTS = 5
 
 
 class MySql(Source):
@@ -37,6 +46,8 @@ class MySql(Source):
         self.options = options
         self._captured = capture_filter(options)
         self._charsets: dict[int, str] = {}
+        # Definitions at the place where the log is read; None while the log names columns itself.
+        self._history: History | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Executors get the options only: connections stay where they were opened."""
@@ -72,7 +83,9 @@ class MySql(Source):
         with connect(self.options) as server:
             refuse_settings(server)
             if durable is None:
-                return at(written(server))
+                if names_columns(server):
+                    return at(written(server))
+                return self._first_history(server)
             # What the journal has need not be in the server's log any more.
             wanted = max(durable, journaled) if journaled is not None else durable
             refuse_unreachable(server, parse_progress(wanted.resume))
@@ -116,13 +129,13 @@ class MySql(Source):
         return copy_rows(chunk, snapshot)
 
     def log(self, after: Position) -> Log:
-        from headwater.sources.mysql.log import MySqlLog
-
         with connect(self.options) as server:
             refuse_settings(server)
             refuse_unreachable(server, parse_progress(after.resume))
             self._charsets = charsets(server)
-        return MySqlLog(self.options, after, self._describe, self._find)
+            self._history = self._history_at(server, after)
+        define = self._define if self._history else None
+        return MySqlLog(self.options, after, self._describe, self._find, define, self._history)
 
     def copy_log(self) -> Log:
         from headwater.sources.mysql.copy_log import CopyLog
@@ -159,11 +172,84 @@ class MySql(Source):
         if not self._captured(found.schema, found.name):
             return None
         known = self._find(found.schema, found.name)
+        if not found.full:
+            if self._history is None:
+                raise Retry(
+                    f"binlog_row_metadata is not FULL any more: {found.schema}.{found.name} has no column names"
+                )
+            if known is None:
+                raise Stop(
+                    f"the log has rows of {found.schema}.{found.name}, whose definition is not known",
+                    "Load the tables anew, or leave this one out: source.exclude",
+                    cause="The statement that created or renamed it was not understood, or our account did not see it",
+                )
+            return followed_schema(found, known, self._charsets, self.options.cast)
         return relation_schema(found, known, self._charsets, self.options.cast)
 
     def _find(self, database: str, table: str) -> TableSchema | None:
         if not self._captured(database, table):
             return None
+        if self._history is not None:
+            known = self._history.find((database, table))
+            return with_cast(replace(known, detail={}), self.options.cast) if known else None
         with connect(self.options) as server:
             found = describe(server, self._captured, self.options.cast, only=(database, table))
         return found[0] if found else None
+
+    # -- definitions, where the log does not name columns --------------------------------------------
+
+    def _define(self, query: Query, commit: int, place: str) -> None:
+        if self._history is not None:
+            self._history.define(query, self._charsets, commit, place)
+
+    def _first_history(self, server: Server) -> Position:
+        """Take the definitions of now, and a position that they belong to."""
+        for _ in range(ATTEMPTS):
+            begin = written(server)
+            with suppress(_Changed):
+                self._take_history(server, begin)
+                return at(begin)
+        raise Retry("tables are being changed: there is no moment whose definitions could be taken")
+
+    def _history_at(self, server: Server, after: Position) -> History | None:
+        history = self._history
+        if self.folder is not None:
+            history = load_history(self.folder, flavour(server), self._captured, after)
+        if history is None:
+            if names_columns(server):
+                return None
+            try:
+                return self._take_history(server, parse_progress(after.resume))
+            except _Changed as changed:
+                raise Stop(
+                    f"the definitions of tables at our position are not known: a statement at {changed} changed some",
+                    "To load the tables anew: remove the state folder and the tables in the lake, and run again",
+                    "Before: set global binlog_row_metadata = 'FULL';   -- the log then names columns itself",
+                    cause="binlog_row_metadata was FULL when this pipeline began, and is not any more",
+                ) from None
+        history.lenient = self.options.skip_unparseable_ddl or names_columns(server)
+        if history.seen.coordinate < after.commit:
+            self._history = history
+            refuse_unreachable(server, history.seen)
+            look_through(self.options, history.seen, end := parse_progress(after.resume), self._define)
+            history.read_up_to(end, now=True)
+        return history
+
+    def _take_history(self, server: Server, begin: Progress) -> History:
+        """The definitions of now, when they are also those of `begin`. Raises _Changed when they are not."""
+        found = definitions(server)
+        end = written(server)
+        if end.coordinate > begin.coordinate:
+            look_through(self.options, begin, end, _refuse_change)
+        self._history = History(found, begin, self._captured, self.folder, lenient=self.options.skip_unparseable_ddl)
+        self._history.save(begin.coordinate)
+        return self._history
+
+
+class _Changed(Exception):
+    """Definitions have changed; where."""
+
+
+def _refuse_change(query: Query, _commit: int, place: str) -> None:
+    if defines_tables(query.text):
+        raise _Changed(place)

@@ -33,6 +33,11 @@ def has_gtids(server: Server) -> bool:
     return server.mariadb or server.variable("gtid_mode").upper() == "ON"
 
 
+def names_columns(server: Server) -> bool:
+    """Whether the log says of every row how its columns are called."""
+    return server.variable("binlog_row_metadata").upper() == "FULL"
+
+
 def written_file(server: Server) -> FileProgress:
     """The file being written and how far."""
     status = "show binary log status" if not server.mariadb and server.number >= (8, 2) else "show master status"

@@ -36,6 +36,9 @@ _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?({_NAME})(?:\s*\.\s*({_NAME}))
 
 _CHANGES = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"))
 
+_DEFINES = frozenset(("CREATE", "ALTER", "DROP", "RENAME"))
+_OBJECTS = frozenset(("TABLE", "TABLES", "DATABASE", "SCHEMA"))
+
 
 def classify(text: str) -> Kind:
     """The kind of a statement."""
@@ -58,6 +61,13 @@ def classify(text: str) -> Kind:
         case ["CREATE", *_] if text.rstrip().upper().endswith("START TRANSACTION"):
             return Kind.DEFINITION_WITH_ROWS
     return Kind.DEFINITION
+
+
+def defines_tables(text: str) -> bool:
+    """Whether a statement may change the definition of a table or database. One that only names them further back, in a
+    routine's body, does not."""
+    words = _words(text, 6)
+    return bool(words) and words[0] in _DEFINES and not _OBJECTS.isdisjoint(words[1:])
 
 
 def truncated(text: str, database: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from headwater.event import TableSchema
 from headwater.sources.mysql.catalog import definitions
 from headwater.sources.mysql.connection import connect
 from headwater.sources.mysql.ddl import parse_ddl
-from headwater.sources.mysql.definitions import Definitions
+from headwater.sources.mysql.definitions import Definitions, Impossible
 from headwater.testing.mysql import MySqlServer
 
 pytestmark = pytest.mark.server
@@ -58,6 +58,7 @@ class Follower:
         self.followed = definitions(server)
         self.default = str(server.value("select @@character_set_server"))
         server.rows(f"use {database}")
+        self.refused: list[str] = []
 
     def run(self, statement: str, *, may_fail: bool = False) -> None:
         try:
@@ -69,8 +70,13 @@ class Follower:
             raise
         flavour = self.followed.flavour
         parsed = parse_ddl(statement, 0, flavour.version, mariadb=flavour.mariadb)
-        if parsed is not None:
-            self.followed.apply(parsed, self.database, self.default)
+        try:
+            if parsed is not None:
+                self.followed.apply(parsed, self.database, self.default)
+        except Impossible:
+            # `add f int, modify f bigint`: the server has more to say about it than we.
+            self.refused.append(statement)
+            self.followed = definitions(self.server)
         refuse_difference(self.server, self.followed, self.database, statement)
 
 
@@ -139,6 +145,7 @@ def test_definitions_follow_every_kind_of_statement(mysql: MySqlServer, schema: 
         follower.run("create table other (e bigint unsigned primary key)")
         for statement in STATEMENTS.strip().split(";\n"):
             follower.run(statement.replace("other_db", other), may_fail=True)
+        assert follower.refused == []
         assert follower.followed.find((other, "moved"))
         assert follower.followed.find((schema, "t 2")) is None
 
@@ -187,10 +194,7 @@ def test_definitions_follow_random_statements(mysql: MySqlServer, schema: str, s
                 return f"create table {table} like {r.choice('tuv')}"
             case 3:
                 return f"drop table {table}" if r.random() < 0.3 else f"alter table {table} rename {r.choice('tuv')}"
-        parts = [part() for _ in range(r.choice([1, 1, 2, 3]))]
-        # Of two character sets the server takes one, by rules of its own: not followed, see the unit tests.
-        sets = [own for own in parts if "character set " in own and not own.startswith(("add", "modify", "change"))]
-        return f"alter table {table} {', '.join(parts if len(sets) < 2 else sets[:1])}"
+        return f"alter table {table} {', '.join(part() for _ in range(r.choice([1, 1, 2, 3])))}"
 
     with connect(source_of(mysql, schema).options) as server:
         follower = Follower(server, schema)
@@ -200,3 +204,4 @@ def test_definitions_follow_random_statements(mysql: MySqlServer, schema: str, s
             follower.run("alter table t drop column z", may_fail=True)
         for _ in range(150):
             follower.run(statement(), may_fail=True)
+        assert len(follower.refused) < 5, follower.refused

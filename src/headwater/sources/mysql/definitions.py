@@ -189,7 +189,8 @@ def altered(table: TableSchema, actions: tuple[Action, ...], flavour: Flavour) -
             case ddl.SetKey(parts):
                 key = parts
             case ddl.SetCharset(said, also_there):
-                if convert or (also_there and charset != table.detail["charset"]):
+                if sum(isinstance(other, ddl.SetCharset) for other in actions) > 1:
+                    # The server takes one of them, by rules of its own.
                     raise Impossible(f"{table.table} gets two character sets")
                 charset, convert = flavour.charset(said, charset), also_there
     if unknown := (changed.keys() | defaults.keys()) - there:

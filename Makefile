@@ -55,7 +55,7 @@ test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18"
 
 .PHONY: test-oracle
 test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a quarter of an hour)
-	$(BIN)/pytest --timeout=600 $(ARGS) tests/oracle
+	$(BIN)/pytest $(PARALLEL) --timeout=600 $(ARGS) tests/oracle
 
 .PHONY: test-mysql
 test-mysql: $(VENV)/.dev ## All MySQL tests, on MariaDB 10.11, 11.4 and MySQL 8.0 (fetches 149 and 553 MB)

@@ -264,8 +264,11 @@ def network_gone_for_a_while(stage: Stage) -> None:
 
 @scenario(slow=True)
 def half_open_for_thirty_seconds(stage: Stage) -> None:
+    """Nothing is refused and nothing comes: the status says so before the connection is given up."""
     stage.proxy.hold()
-    pause(30)
+    silent = "the server has not answered"
+    wait_until(lambda: silent in str(stage.pipeline.report().reasons), 30, "the status says that the server is silent")
+    pause(20)
     stage.proxy.release()
 
 
@@ -412,6 +415,14 @@ def server_restored_from_an_older_backup(stage: Stage) -> None:
     stage.batches(3)
     stage.stop()
     stage.restore()
+
+
+@scenario("has no transaction that commits at", "another history", slow=True)
+def server_restored_that_went_on(stage: Stage) -> None:
+    """Its log is longer than what we hold, on the same timeline; only the transactions are others."""
+    server_restored_from_an_older_backup(stage)
+    held = max(position.commit for position in stage.positions().values() if position)
+    wait_until(lambda: stage.end() > held + (1 << 20), 120, "the restored server has written more than we have read")
 
 
 PARAMETERS = [pytest.param(each, id=each.name, marks=[pytest.mark.slow] if each.slow else []) for each in SCENARIOS]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from tests.faults.stage import ROLE, Stage
 
+from headwater.testing import wait_until
 from headwater.testing.proxy import TcpProxy
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
@@ -21,7 +22,7 @@ SECONDS = float(os.environ.get("HEADWATER_FAULT_SECONDS", "0"))
 
 # Where a Python worker dies, again and again: Spark replaces it, and the run goes on. Then where the driver dies. What
 # needs no Spark to die is played by `scenarios.py`.
-WORKERS = "sink.before_write=kill@3,sink.after_write=kill@2"
+WORKERS = "snapshot.after_part=sleep:2,sink.before_write=kill@3,sink.after_write=kill@2"
 DRIVER = "sink.before_advance=kill@2"
 
 
@@ -48,6 +49,8 @@ def test_after_kills_of_workers_jvm_and_driver_the_lake_equals_the_source(stage)
     stage.set_up()
     with stage.watching_the_slot(), stage.writing():
         stage.pipeline.start(failpoints=WORKERS)
+        wait_until(lambda: any(stage.lake.rglob("*.parquet")), 120, "a task of the snapshot has written its part")
+        assert stage.pipeline.kill_workers()
         stage.batches(2)
         assert stage.pipeline.running(), stage.pipeline.output()[-3000:]
         assert stage.pipeline.kill_jvm()

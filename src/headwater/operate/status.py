@@ -158,6 +158,9 @@ class Observer:
             # A tail that was started a moment ago has not spoken yet; what is written there is its predecessor's.
             spoken = lock.read_text(encoding="utf-8") == str(tail.get("pid"))
             state = str(tail.get("state", "none")) if spoken else "starting"
+        error = str(tail.get("error", ""))
+        if state == "reading" and (silent := tail.get("silent_seconds")):
+            state, error = "waiting", f"the server has not answered for {silent} s"
         behind = int(tail.get("behind_bytes", 0))
         # While it does not read, nobody knows more than since when.
         since = float(tail.get("time", now)) if state != "reading" else tail.get("commit_time", 0) / 1e6 or now
@@ -172,7 +175,7 @@ class Observer:
             journal_bytes=int(tail.get("journal_bytes", 0)),
             retained_bytes=retention.get("retained_bytes"),
             safe_bytes=retention.get("safe_bytes"),
-            error=str(tail.get("error", "")),
+            error=error,
         )
 
     def _sinks(

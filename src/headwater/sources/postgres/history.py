@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from psycopg.pq.abc import PGconn
 
 from headwater.errors import Retry, Stop
+from headwater.event import Position
 from headwater.journal.folder import read_json, write_atomically
 from headwater.sources.postgres.connection import command
-from headwater.sources.postgres.position import format_lsn, parse_lsn
+from headwater.sources.postgres.options import PostgresOptions
+from headwater.sources.postgres.position import flush_lsn, format_lsn, parse_lsn
 
 FILE = "history.json"
 _ANEW = "To load the tables anew: drop the slot, remove the state folder and the tables in the lake, and run again"
@@ -85,3 +89,37 @@ def refuse_other_history(history: History, known: int | None, lsn: int, *, stand
             _ANEW,
             cause="It was restored from a backup of an earlier time; its history is another one now",
         )
+
+
+def refuse_rewritten(
+    connection: psycopg.Connection[Any], options: PostgresOptions, confirmed: int, witness: Position
+) -> None:
+    """Stop when a transaction that we have is not in the log that the slot would send again.
+
+    A slot that has gone back is ordinary after a crash of the server: it sends once more what we have. A backup that
+    went on by itself, on the same timeline, has another transaction there, or none."""
+    if not witness.ordinal or not confirmed <= witness.commit < flush_lsn(witness) - 1:
+        # Confirmed already, or not the end of a transaction: the log has nothing to show.
+        return
+    commit = b"C\0" + witness.commit.to_bytes(8, "big")
+    try:
+        row = connection.execute(
+            "select exists (select from pg_logical_slot_peek_binary_changes("
+            "%s, %s::pg_lsn, null, 'proto_version', '1', 'publication_names', %s)"
+            " where substring(data from 1 for 10) = %s)",
+            [options.slot, format_lsn(flush_lsn(witness)), _quoted(options.publication), commit],
+        ).fetchone()
+    except (psycopg.errors.UndefinedObject, psycopg.errors.ObjectInUse, psycopg.errors.ObjectNotInPrerequisiteState):
+        # A publication that is missing and a slot that is lost or taken are told by whoever reads the slot.
+        return
+    if row is None or not row[0]:
+        raise Stop(
+            f"the server's log has no transaction that commits at {format_lsn(witness.commit)}, which we have read",
+            _ANEW,
+            cause="It was restored from a backup and went on from there: another history, with the same addresses",
+        )
+
+
+def _quoted(name: str) -> str:
+    """A publication in the list that pgoutput takes: names as in SQL, with commas between them."""
+    return '"' + name.replace('"', '""') + '"'

@@ -17,7 +17,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from headwater.errors import HeadwaterError, Retry, Stop
-from headwater.event import Chunk, Position, TableSchema
+from headwater.event import ORIGIN, Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.postgres import pgoutput
 from headwater.sources.postgres.capture import message_filter
@@ -55,7 +55,10 @@ PING_SECONDS = 1.0
 # A server that has not answered this many of our questions is gone, though TCP does not know it: a dead router, a
 # frozen machine. As long as PostgreSQL's own wal_receiver_timeout.
 SILENCE_SECONDS = 60.0
-# How often it is made sure that the log still carries what it should: a connection and a query.
+# It answers every second: from here on, people are told that it does not.
+QUIET_SECONDS = 5.0
+# How often it is made sure that the log still carries what it should: a connection and a query, of a server that
+# answers.
 VERIFY_SECONDS = 10.0
 # So many keepalives that want an answer, with no news between them, mean that the server waits for us to be done.
 # In ordinary times it asks once in half a wal_sender_timeout, and our own status every second spares it that.
@@ -99,6 +102,8 @@ class PostgresLog(Log):
         self._server_end = self._announced = self._received
         # What the slot has confirmed already: a lower word would move it back on some servers.
         self._confirmed = confirmed
+        # The last position of ours that we confirmed in this session.
+        self.confirmed = ORIGIN
         # Keepalives in a row that wanted an answer, and where the server was.
         self._questions = 0
         self._asked_at = 0
@@ -133,9 +138,9 @@ class PostgresLog(Log):
                 return self._emit()
             now = time.monotonic()
             self._keep_alive(now)
-            if now - self._last_verify > VERIFY_SECONDS:
-                self._last_verify = now
+            if now - self._last_verify > VERIFY_SECONDS and self._silent < PING_SECONDS:
                 self._verify()
+                self._last_verify = time.monotonic()
             wait = deadline - now
             if self._builder.pending:
                 ripe = self._last_emit + GATHER_SECONDS
@@ -161,7 +166,7 @@ class PostgresLog(Log):
     def confirm(self, position: Position) -> None:
         lsn = flush_lsn(position)
         if lsn > self._confirmed:
-            self._confirmed = lsn
+            self._confirmed, self.confirmed = lsn, position
             self._send_status(reply=False)
 
     def hold(self) -> None:
@@ -181,6 +186,7 @@ class PostgresLog(Log):
             "received": self._received,
             "behind_bytes": max(0, self._server_end - self._received),
             "in_transaction": self._builder.in_transaction,
+            **({"silent_seconds": int(self._silent)} if self._silent >= QUIET_SECONDS else {}),
             **(self._spill.facts() if self._spill else {}),
         }
 

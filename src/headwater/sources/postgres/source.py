@@ -39,6 +39,7 @@ from headwater.sources.postgres.history import (
     known_timeline,
     read_history,
     refuse_other_history,
+    refuse_rewritten,
 )
 from headwater.sources.postgres.log import PostgresLog
 from headwater.sources.postgres.options import PostgresOptions
@@ -188,6 +189,8 @@ class Postgres(Source):
             slot = self._released_slot(connection)
             refuse_narrowed(connection, self.options, self._captured, self.folder)
             timeline = self._refuse_other_history(connection, after)
+            if slot is not None and self._log is not None:
+                refuse_rewritten(connection, self.options, slot.confirmed, self._log.confirmed)
             self._standby = in_recovery(connection)
         confirmed = slot.confirmed if slot else 0
         gap = None
@@ -359,6 +362,7 @@ class Postgres(Source):
                 "To load the tables anew: remove the state folder and the tables in the lake, and run again",
                 cause="Somebody dropped it, or the server was replaced by one that does not have it",
             )
+        refuse_rewritten(connection, self.options, slot.confirmed, durable)
         confirmed = slot.confirmed
         if advances(self.options, confirmed, durable):
             confirmed = advance_slot(connection, slot.name, flush_lsn(durable))

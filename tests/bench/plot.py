@@ -8,10 +8,12 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 820, 270, 110, 30, 64
-COLOUR = {"limit": "#8a94a6", "copy": "#8a94a6", "debezium": "#d98032", "debezium-schemas": "#d98032"}
+LIMIT, OTHER = "#8a94a6", "#d98032"
+COLOUR = {"limit": LIMIT, "copy": LIMIT, "debezium": OTHER, "debezium-schemas": OTHER, "mysql-replication": OTHER}
+COLOUR |= {"mysql-debezium": OTHER, "mysql-debezium-snapshot": OTHER}
 OURS = "#1f77b4"
-# A rate of transactions seen one at a time is no throughput.
-LEFT_OUT = ("latency", "many-tables", "upsert-curve")
+# A rate of transactions seen one at a time is no throughput; a log thrown away unseen would dwarf the others.
+LEFT_OUT = ("latency", "many-tables", "upsert-curve", "mysql-limit")
 
 
 def write_svg(data: Mapping[str, Any], path: Path) -> None:
@@ -25,8 +27,9 @@ def write_svg(data: Mapping[str, Any], path: Path) -> None:
 
 def subtitle(data: Mapping[str, Any]) -> str:
     machine, workload = data["machine"], data["workload"]
+    servers = ", ".join(workload[name]["server"] for name in ("postgres", "mysql") if name in workload)
     return (
-        f"{machine['cores']} cores, {machine['cpu']}, {machine['memory_gb']} GB, PostgreSQL {workload['postgres']}, "
+        f"{machine['cores']} cores, {machine['cpu']}, {machine['memory_gb']} GB, {servers}, "
         f"{workload['changes']:,} changes, {workload['rows']:,} rows to copy, {machine['date'][:10]}"
     )
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .contestant import Run
-from .goals import LATENCIES, RATIOS, Latency, Ratio
+from .goals import LATENCIES, RATES, RATIOS, Latency, Rate, Ratio
 
 
 @dataclass
@@ -104,6 +104,8 @@ def measures_table(results: Mapping[str, Result]) -> Table:
         table.add_column(heading, justify="left" if heading in ("measure", "") else "right")
     for goal in RATIOS:
         table.add_row(*ratio_row(goal, results))
+    for rate in RATES:
+        table.add_row(*rate_row(rate, results))
     for latency in LATENCIES:
         table.add_row(*latency_row(latency, results))
     return table
@@ -121,6 +123,13 @@ def ratio_row(goal: Ratio, results: Mapping[str, Result]) -> tuple[str, ...]:
         f"{goal.aim:g}",
         "" if ratio is None else verdict(ratio >= goal.reach, ratio >= goal.aim),
     )
+
+
+def rate_row(goal: Rate, results: Mapping[str, Result]) -> tuple[str, ...]:
+    result = results.get(goal.ours)
+    rate = result.rate if result else None
+    reached = "" if rate is None else verdict(rate >= goal.reach, rate >= goal.aim)
+    return (f"{goal.measure}, per second", "", rate_text(result), "", f"{goal.reach:,}", f"{goal.aim:,}", reached)
 
 
 def latency_row(goal: Latency, results: Mapping[str, Result]) -> tuple[str, ...]:

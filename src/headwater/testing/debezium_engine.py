@@ -62,7 +62,7 @@ def start_jvm(jpype: Any, order: Mapping[str, Any]) -> None:
         f"-Dlog4j2.configurationFile={config}",
         # Values of dates in a snapshot go through the JVM's zone; UTC is what servers run in.
         "-Duser.timezone=UTC",
-        classpath=[f"{order['jars']}/*"],
+        classpath=order["classpath"],
         convertStrings=False,
     )
 

@@ -4,6 +4,8 @@ from .copy import ParallelCopy
 from .debezium import DebeziumEngine
 from .latency import DeltaLatency, ForeachBatchLatency
 from .many_tables import ManyTables
+from .mysql_snapshot import DebeziumSnapshot, MySqlSnapshotToDelta
+from .mysql_stream import BinlogDump, DebeziumBinlog, MySqlStreamToNoop, PythonMysqlReplication
 from .recvlogical import Recvlogical
 from .snapshot import SnapshotToDelta
 from .stream import StreamToDelta, StreamToNoop
@@ -24,4 +26,10 @@ CONTESTANTS = (
     ForeachBatchLatency(),
     ManyTables(),
     UpsertCurve(),
+    BinlogDump(),
+    PythonMysqlReplication(),
+    DebeziumBinlog(),
+    MySqlStreamToNoop(),
+    DebeziumSnapshot(),
+    MySqlSnapshotToDelta(),
 )

@@ -10,20 +10,22 @@ from pathlib import Path
 from headwater.testing.postgres import wheel_bindir
 
 from ..contestant import Contestant, Run
-from ..workload import Workload
+from ..postgres_workload import PostgresWorkload
 
 # What the snapshot contestant uses too; one per core of the machine the published numbers come from.
 CONNECTIONS = 2
 
 
-class ParallelCopy(Contestant):
+class ParallelCopy(Contestant[PostgresWorkload]):
     """psql processes, each copying one range of pages."""
 
+    workload = PostgresWorkload
     name = "copy"
     title = f"COPY × {CONNECTIONS} → /dev/null"
     group = "snapshot"
+    copies = True
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         pages = int(str(workload.execute("select pg_relation_size('items') / 8192")[0][0]))
         edges = [pages * part // CONNECTIONS for part in range(CONNECTIONS)] + [pages + 1]
         begun = time.perf_counter()
@@ -34,7 +36,7 @@ class ParallelCopy(Contestant):
             raise RuntimeError(f"psql ended with {statuses}")
         return Run(seconds, workload.rows)
 
-    def _copy(self, workload: Workload, directory: Path, first: int, last: int) -> subprocess.Popen[bytes]:
+    def _copy(self, workload: PostgresWorkload, directory: Path, first: int, last: int) -> subprocess.Popen[bytes]:
         statement = f"copy (select * from items where ctid >= '({first},0)' and ctid < '({last},0)') to stdout"
         command = [str(wheel_bindir() / "psql"), "-X", "-q", "-d", workload.url, "-c", statement]
         with (directory / f"psql-{first}.log").open("wb") as log:

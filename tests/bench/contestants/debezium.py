@@ -8,12 +8,13 @@ from headwater.errors import Usage
 from headwater.testing.debezium import Debezium, jars
 
 from ..contestant import Contestant, NotAvailable, Run
-from ..workload import PUBLICATION, Workload
+from ..postgres_workload import PUBLICATION, PostgresWorkload
 
 
-class DebeziumEngine(Contestant):
+class DebeziumEngine(Contestant[PostgresWorkload]):
     """In favour of Debezium: the clock starts at its first delivered batch, not with its JVM."""
 
+    workload = PostgresWorkload
     group = "stream"
 
     def __init__(self, name: str, *, schemas: bool) -> None:
@@ -21,7 +22,7 @@ class DebeziumEngine(Contestant):
         self.schemas = schemas
         self.title = "Debezium engine 3.6.3, JSON" + (" with schemas" if schemas else "")
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         try:
             jars()
         except Usage as missing:

@@ -12,7 +12,7 @@ from ..contestant import Contestant, NotAvailable, Run
 from ..headwater import drive, last_error, pipeline_file, require_pipelines, source, start_pipeline
 from ..lake import Watcher
 from ..latency_clock import Clock, percentile
-from ..workload import ROW, Workload
+from ..postgres_workload import ROW, PostgresWorkload
 
 TRANSACTIONS = 200
 # The first ones meet a cold JVM; a stream that runs for months does not.
@@ -26,9 +26,10 @@ def summary(milliseconds: list[float]) -> Run:
     return Run(sum(milliseconds) / 1000, len(milliseconds), detail)
 
 
-class DeltaLatency(Contestant):
+class DeltaLatency(Contestant[PostgresWorkload]):
     """A running pipeline; the clock stops when a reader that opens the table finds the row."""
 
+    workload = PostgresWorkload
     group = "latency"
     most_rounds = 1
 
@@ -37,7 +38,7 @@ class DeltaLatency(Contestant):
         self.mode = mode
         self.title = f"commit → readable in Delta, {mode}"
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         table = f"latency_{self.mode}"
         workload.execute(f"drop table if exists {table}")
@@ -59,7 +60,7 @@ class DeltaLatency(Contestant):
         workload.drop_slot(slot)
         return summary(milliseconds)
 
-    def _measure(self, workload: Workload, table: str, watcher: Watcher) -> list[float]:
+    def _measure(self, workload: PostgresWorkload, table: str, watcher: Watcher) -> list[float]:
         clock = Clock()
         with workload.server.connect("bench") as connection:
             for number in range(1, WARM + TRANSACTIONS + 1):
@@ -75,15 +76,16 @@ class DeltaLatency(Contestant):
         return clock.milliseconds(after=WARM)
 
 
-class ForeachBatchLatency(Contestant):
+class ForeachBatchLatency(Contestant[PostgresWorkload]):
     """The Spark reader with a user's own foreachBatch that reads the row."""
 
+    workload = PostgresWorkload
     name = "latency-foreachbatch"
     title = "commit → seen by foreachBatch"
     group = "latency"
     most_rounds = 1
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         if not hasattr(importlib.import_module("pyspark_headwater"), "DefaultSource"):
             raise NotAvailable("the Spark reader is not there yet")
         workload.execute("drop table if exists latency_foreach")

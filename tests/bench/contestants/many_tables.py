@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..contestant import Contestant, Run
 from ..headwater import drive, pipeline_file, require_pipelines, source
-from ..workload import Workload
+from ..postgres_workload import PostgresWorkload
 
 HOT = 10
 TABLES = 1000
@@ -14,22 +14,23 @@ TRANSACTIONS = 200
 ROWS = 50
 
 
-class ManyTables(Contestant):
+class ManyTables(Contestant[PostgresWorkload]):
     """`seconds` is the run among a thousand; `detail` has the run with the ten alone."""
 
+    workload = PostgresWorkload
     name = "many-tables"
     title = f"{HOT} hot tables of {TABLES} → Delta append"
     group = "many-tables"
     most_rounds = 1
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         few = self._measure(workload, directory / "few", "few", HOT)
         many = self._measure(workload, directory / "many", "many", TABLES)
         changes = TRANSACTIONS * HOT * ROWS
         return Run(many, changes, {"seconds_with_10_tables": few, "times": round(many / few, 2)})
 
-    def _measure(self, workload: Workload, directory: Path, schema: str, tables: int) -> float:
+    def _measure(self, workload: PostgresWorkload, directory: Path, schema: str, tables: int) -> float:
         workload.execute(f"create schema {schema}")
         for first in range(0, tables, 100):
             numbers = range(first, min(first + 100, tables))

@@ -9,17 +9,18 @@ from pathlib import Path
 from headwater.testing.postgres import wheel_bindir
 
 from ..contestant import Contestant, NotAvailable, Run
-from ..workload import PUBLICATION, Workload
+from ..postgres_workload import PUBLICATION, PostgresWorkload
 
 
-class Recvlogical(Contestant):
+class Recvlogical(Contestant[PostgresWorkload]):
     """`pg_recvlogical` to /dev/null: the walsender's own speed, which no reader of this slot can beat."""
 
+    workload = PostgresWorkload
     name = "limit"
     title = "pg_recvlogical → /dev/null"
     group = "stream"
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         program = wheel_bindir() / "pg_recvlogical"
         if not program.exists():
             raise NotAvailable("no pg_recvlogical beside the server's binaries")

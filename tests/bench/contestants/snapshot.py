@@ -7,17 +7,19 @@ from pathlib import Path
 from ..contestant import Contestant, NotAvailable, Run
 from ..headwater import drive, pipeline_file, require_pipelines, source
 from ..lake import rows_of
-from ..workload import Workload
+from ..postgres_workload import PostgresWorkload
 
 
-class SnapshotToDelta(Contestant):
+class SnapshotToDelta(Contestant[PostgresWorkload]):
     """The initial snapshot of a pipeline that finds nothing else to do."""
 
+    workload = PostgresWorkload
     name = "snapshot-delta"
     title = "Headwater snapshot → Delta"
     group = "snapshot"
+    copies = True
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         slot = f"bench_snapshot_{directory.name[-8:].lower().replace('-', '_')}"
         lake = directory / "lake"

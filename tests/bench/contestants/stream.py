@@ -8,12 +8,13 @@ from pathlib import Path
 from ..contestant import Contestant, NotAvailable, Run
 from ..headwater import drive, pipeline_file, require_pipelines, source
 from ..lake import rows_of
-from ..workload import PUBLICATION, Workload
+from ..postgres_workload import PUBLICATION, PostgresWorkload
 
 
-class StreamToNoop(Contestant):
+class StreamToNoop(Contestant[PostgresWorkload]):
     """`spark.readStream.format("headwater")`: typed rows of one table, or Debezium's key and value as text."""
 
+    workload = PostgresWorkload
     group = "stream"
 
     def __init__(self, name: str, *, typed: bool) -> None:
@@ -21,7 +22,7 @@ class StreamToNoop(Contestant):
         self.typed = typed
         self.title = "Headwater → noop, " + ("typed columns" if typed else "Debezium JSON")
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         if not hasattr(importlib.import_module("pyspark_headwater"), "DefaultSource"):
             raise NotAvailable("the Spark reader is not there yet")
         slot = workload.slot()
@@ -42,9 +43,10 @@ class StreamToNoop(Contestant):
         return Run(measured["seconds"], workload.changes, measured)
 
 
-class StreamToDelta(Contestant):
+class StreamToDelta(Contestant[PostgresWorkload]):
     """`headwater run FILE --available-now` with the Delta sink; the table is counted afterwards."""
 
+    workload = PostgresWorkload
     group = "stream"
 
     def __init__(self, name: str, *, mode: str) -> None:
@@ -52,7 +54,7 @@ class StreamToDelta(Contestant):
         self.mode = mode
         self.title = f"Headwater → Delta {mode}"
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         slot = workload.slot()
         lake = directory / "lake"

@@ -10,22 +10,23 @@ import psutil
 
 from ..contestant import Contestant, Run
 from ..headwater import drive, pipeline_file, require_pipelines, source
-from ..workload import ROW, VALUES, Workload
+from ..postgres_workload import ROW, VALUES, PostgresWorkload
 
 CHANGES = 100_000
 SIZES = (1_000_000, 10_000_000, 50_000_000)
 PER_TRANSACTION = 500
 
 
-class UpsertCurve(Contestant):
+class UpsertCurve(Contestant[PostgresWorkload]):
     """Per size: load the table by a snapshot, then time 100,000 updates of either kind."""
 
+    workload = PostgresWorkload
     name = "upsert-curve"
     title = f"upsert of {CHANGES:,} changes by table size"
     group = "upsert-curve"
     most_rounds = 1
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         points = []
         for size in SIZES:
@@ -33,7 +34,7 @@ class UpsertCurve(Contestant):
             points.append(self._point(workload, directory / str(rows), rows))
         return Run(sum(point["random_seconds"] for point in points), CHANGES * len(points), {"curve": points})
 
-    def _point(self, workload: Workload, directory: Path, rows: int) -> dict[str, Any]:
+    def _point(self, workload: PostgresWorkload, directory: Path, rows: int) -> dict[str, Any]:
         table = f"curve_{rows}"
         workload.execute(f"create table {table} ({ROW})")
         workload.execute(f"insert into {table} select {VALUES} from generate_series(1, {rows}) n")
@@ -54,7 +55,7 @@ class UpsertCurve(Contestant):
         workload.execute(f"drop table {table}")
         return point
 
-    def _update(self, workload: Workload, table: str, key: str) -> None:
+    def _update(self, workload: PostgresWorkload, table: str, key: str) -> None:
         with workload.server.connect("bench") as connection:
             connection.execute("set enable_hashjoin = off")
             connection.execute("set enable_mergejoin = off")

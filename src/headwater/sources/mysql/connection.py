@@ -189,10 +189,13 @@ def _with_tls(options: MySqlOptions, settings: dict[str, Any]) -> pymysql.connec
     mode = options.ssl_mode
     if mode == "disabled":
         return pymysql.connect(**settings, ssl_disabled=True)
-    context = ssl.create_default_context(cafile=options.ssl_ca or None)
-    context.check_hostname = mode == "verify_identity"
     if mode in ("preferred", "required"):
+        # Without the authorities that nobody asks: reading them takes 50 ms, at every connection.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context = ssl.create_default_context(cafile=options.ssl_ca or None)
+        context.check_hostname = mode == "verify_identity"
     if options.ssl_cert:
         context.load_cert_chain(options.ssl_cert, options.ssl_key or None)
     try:

@@ -130,11 +130,12 @@ def test_a_plug_in_that_does_not_load_or_is_no_sink_is_named(package: Path):
         sink_class("wrong")
 
 
-def test_only_the_plug_in_that_is_asked_for_is_imported():
-    code = """
+@pytest.mark.parametrize("source", ["postgres", "mysql"])
+def test_only_the_plug_in_that_is_asked_for_is_imported_and_no_kernel(source: str):
+    code = f"""
         import sys
         from headwater.registry import source_class
-        source_class("postgres")
+        source_class({source!r})
         print([name for name in ("deltalake", "pyspark", "numba") if name in sys.modules])
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)

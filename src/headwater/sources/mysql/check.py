@@ -12,9 +12,8 @@ from headwater.event import TableSchema
 from headwater.sources.base import Finding, Severity
 from headwater.sources.mysql.catalog import describe
 from headwater.sources.mysql.connection import Server, address, connect, replica_id
-from headwater.sources.mysql.log import replicas
 from headwater.sources.mysql.options import MySqlOptions
-from headwater.sources.mysql.state import binlog_files, has_gtids, names_columns
+from headwater.sources.mysql.state import binlog_files, has_gtids, names_columns, replicas
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 _KEEP = "-- and in the server's configuration file; sessions that are open keep their own setting"

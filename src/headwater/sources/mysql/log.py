@@ -22,6 +22,7 @@ from headwater.sources.mysql.history import History
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.packets import Packets, broken, parse_error
 from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, Progress, at, parse_progress
+from headwater.sources.mysql.state import replicas
 from headwater.sources.mysql.table_map import TableMap
 
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
@@ -234,12 +235,6 @@ def refuse_taken_id(server: Server, id: int, heartbeat: float, now: Callable[[],
         if now() > deadline:
             raise ServerIdTaken(id, str(other.get("host") or ""))
         time.sleep(0.1)
-
-
-def replicas(server: Server) -> list[dict[str, Any]]:
-    """Who reads this server's log."""
-    new = not server.mariadb and server.number >= (8, 0)
-    return server.dicts("show replicas" if new else "show slave hosts")
 
 
 def start_dump(server: Server, options: MySqlOptions, progress: Progress) -> None:

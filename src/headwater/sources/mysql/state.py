@@ -92,3 +92,9 @@ def reaches_back(server: Server, wanted: Progress) -> bool:
             names = {str(row["log_name"]) for row in binlog_files(server)}
             return wanted.file in names or file_number(wanted.file) in {file_number(name) for name in names}
     return False
+
+
+def replicas(server: Server) -> list[dict[str, Any]]:
+    """Who reads this server's log."""
+    new = not server.mariadb and server.number >= (8, 0)
+    return server.dicts("show replicas" if new else "show slave hosts")

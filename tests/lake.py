@@ -30,11 +30,15 @@ def source_rows(database: Any, table: str) -> list[dict[str, Any]]:
 def assert_lake_equals_source(database: Any, lake: Path, tables: Iterable[str]) -> None:
     """The same rows, each once, with the same values."""
     for table in tables:
-        expected = sorted(map(comparable, source_rows(database, table)))
-        got = sorted(map(comparable, lake_rows(lake, table)))
-        missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
-        told = f"{missing.total()} rows missing, {extra.total()} too many: {list(missing)[:2]} {list(extra)[:2]}"
-        assert got == expected, f"{table}: {told}"
+        assert_same_rows(table, lake_rows(lake, table), source_rows(database, table))
+
+
+def assert_same_rows(table: str, got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """The same rows, whatever their order."""
+    theirs, ours = Counter(map(comparable, expected)), Counter(map(comparable, got))
+    missing, extra = theirs - ours, ours - theirs
+    told = f"{missing.total()} rows missing, {extra.total()} too many: {list(missing)[:2]} {list(extra)[:2]}"
+    assert ours == theirs, f"{table}: {told}"
 
 
 def comparable(row: dict[str, Any]) -> str:

@@ -1,18 +1,23 @@
-"""What happens to a pipeline in real life, as a table. `stage.py` says how each must end."""
+"""What happens to a pipeline in real life, whatever database it reads, as a table. `stage.py` says how each must end.
+
+Beside it: `postgres_scenarios.py` and `mysql_scenarios.py`, what only these servers do.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import pytest
-from tests.faults.stage import ROLE, Stage, pause
+from tests.faults.stage import Stage, pause
 
 from headwater.testing import wait_until
 from headwater.testing.pipeline import PipelineProcess
+
+# A scenario of one database gets that database's stage.
+Act = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -20,37 +25,31 @@ class Scenario:
     """One fault while the load goes on. With `says` it must end by rule E, without by rule Z."""
 
     name: str
-    fault: Callable[[Stage], None]
+    fault: Act
     says: tuple[str, ...] = ()
     status: int = 3
-    remedy: Callable[[Stage], None] = Stage.load_anew
+    remedy: Act = Stage.load_anew
     # Not in `make test`, only in `make faults`.
     slow: bool = False
     # Started by the scenario itself, not before it.
     cold: bool = False
 
 
-SCENARIOS: list[Scenario] = []
+class Scenarios(list[Scenario]):
+    """A table of them; its decorator puts a function into it."""
+
+    def add(
+        self, *says: str, status: int = 3, remedy: Act = Stage.load_anew, slow: bool = False, cold: bool = False
+    ) -> Callable[[Act], Act]:
+        def add(fault: Act) -> Act:
+            self.append(Scenario(fault.__name__, fault, says, status, remedy, slow, cold))
+            return fault
+
+        return add
 
 
-def scenario(
-    *says: str,
-    status: int = 3,
-    remedy: Callable[[Stage], None] = Stage.load_anew,
-    slow: bool = False,
-    cold: bool = False,
-) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Put a function into the table."""
-
-    def add(fault: Callable[[Stage], None]) -> Callable[[Stage], None]:
-        SCENARIOS.append(Scenario(fault.__name__, fault, says, status, remedy, slow, cold))
-        return fault
-
-    return add
-
-
-def nothing(_stage: Stage) -> None:
-    """The remedy is to start again."""
+EVERYWHERE = Scenarios()
+scenario = EVERYWHERE.add
 
 
 # -- processes that die ------------------------------------------------------------------------------
@@ -108,137 +107,20 @@ def two_runs_at_once(stage: Stage) -> None:
 
 
 @scenario()
-def server_restarted_immediately(stage: Stage) -> None:
-    stage.server.restart("immediate")
+def server_killed_and_started(stage: Stage) -> None:
+    stage.kill_server()
+    stage.start_server()
     stage.pipeline.wait_ready()
 
 
 @scenario(slow=True)
-def server_killed(stage: Stage) -> None:
-    """A power cut: the slot may go back and send what was confirmed again."""
+def server_killed_again_and_again(stage: Stage) -> None:
+    """Power cuts: the server may go back a little and send what was confirmed again."""
     for _ in range(2):
-        stage.server.kill()
-        stage.server.start()
+        stage.kill_server()
+        stage.start_server()
         stage.pipeline.wait_ready()
         stage.batches(1)
-
-
-@scenario("is gone", "load the tables anew", slow=True)
-def slot_dropped(stage: Stage) -> None:
-    stage.stop()
-    stage.execute("select pg_drop_replication_slot(%s)", stage.database.slot)
-
-
-@scenario("does not exist any more", "load the tables anew", slow=True)
-def slot_dropped_under_a_running_pipeline(stage: Stage) -> None:
-    def dropped() -> bool:
-        try:
-            stage.execute(
-                "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active",
-                stage.database.slot,
-            )
-            stage.execute("select pg_drop_replication_slot(%s)", stage.database.slot)
-        except Exception:
-            return False
-        return True
-
-    wait_until(dropped, 30, "the slot is dropped")
-
-
-@scenario("ahead of the last durable position", "load the tables anew", slow=True)
-def slot_dropped_and_made_again(stage: Stage) -> None:
-    stage.stop()
-    stage.honest = False
-    stage.execute("select pg_drop_replication_slot(%s)", stage.database.slot)
-    pause(0.3)
-    stage.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", stage.database.slot)
-
-
-@scenario("ahead of the last durable position", "Someone advanced or recreated it", slow=True)
-def slot_advanced_by_hand(stage: Stage) -> None:
-    stage.stop()
-    stage.honest = False
-    pause(0.3)
-    stage.execute("select pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", stage.database.slot)
-
-
-@scenario("is lost", "max_slot_wal_keep_size", slow=True)
-def slot_invalidated(stage: Stage) -> None:
-    stage.stop()
-    stage.execute("alter system set max_slot_wal_keep_size = '1MB'")
-    stage.execute("select pg_reload_conf()")
-    status = "select wal_status from pg_replication_slots where slot_name = %s"
-
-    def lost() -> bool:
-        stage.execute("create table if not exists filler (v text)")
-        stage.execute("insert into filler select repeat('x', 1000) from generate_series(1, 20000)")
-        stage.execute("select pg_switch_wal()")
-        stage.execute("checkpoint")
-        return stage.execute(status, stage.database.slot) == [("lost",)]
-
-    try:
-        wait_until(lost, 60, "the slot is lost")
-    finally:
-        stage.execute("drop table if exists filler")
-        stage.execute("alter system reset max_slot_wal_keep_size")
-        stage.execute("select pg_reload_conf()")
-
-
-@scenario("publication", "does not exist at the point", slow=True)
-def publication_dropped_and_made_again(stage: Stage) -> None:
-    stage.stop()
-    # What was committed before may still be delivered.
-    stage.gap = stage.end()
-    stage.execute("drop publication headwater_shop")
-    pause(0.5)
-    stage.execute("create publication headwater_shop for table public.orders, public.ledger")
-
-
-def widen_and_load_anew(stage: Stage) -> None:
-    stage.execute("alter publication headwater_shop set (publish = 'insert, update, delete, truncate')")
-    stage.load_anew()
-
-
-@scenario("leaves out every update", "headwater_shop", remedy=widen_and_load_anew, slow=True)
-def publication_narrowed(stage: Stage) -> None:
-    stage.execute("alter publication headwater_shop set (publish = 'insert')")
-    stage.gap = stage.end()
-
-
-@scenario("leaves out public.ledger", "add table", slow=True)
-def table_taken_out_of_the_publication(stage: Stage) -> None:
-    """The log says nothing about it: the other table goes on until somebody looks, ten seconds later."""
-    stage.execute("alter publication headwater_shop drop table public.ledger")
-    stage.gap = sys.maxsize
-
-
-def use_the_new_password(stage: Stage) -> None:
-    stage.use(url=stage.url("another"))
-
-
-@scenario("password", "source", status=2, remedy=use_the_new_password)
-def password_rotated(stage: Stage) -> None:
-    """Whoever is connected stays so; the next connection is refused."""
-    stage.execute(f"alter role {ROLE} password 'another'")
-    stage.proxy.cut()
-
-
-def give_replication_back(stage: Stage) -> None:
-    stage.execute(f"alter role {ROLE} replication")
-
-
-@scenario("replication", status=2, remedy=give_replication_back, slow=True)
-def role_loses_replication(stage: Stage) -> None:
-    stage.execute(f"alter role {ROLE} noreplication")
-    stage.proxy.cut()
-
-
-@scenario(slow=True)
-def role_loses_select_while_streaming(stage: Stage) -> None:
-    """The log needs no SELECT; a snapshot would."""
-    stage.execute(f"revoke select on public.orders from {ROLE}")
-    stage.batches(1)
-    stage.execute(f"grant select on public.orders to {ROLE}")
 
 
 # -- the network -------------------------------------------------------------------------------------
@@ -277,14 +159,6 @@ def two_seconds_of_latency(stage: Stage) -> None:
     stage.proxy.latency = 2.0
     stage.batches(2)
     stage.proxy.latency = 0.0
-
-
-@scenario(slow=True)
-def walsender_left_by_a_dead_client(stage: Stage) -> None:
-    """The server believes in our connection until its wal_sender_timeout; the pipeline waits it out."""
-    stage.proxy.strand()
-    stage.pipeline.kill_tail()
-    stage.pipeline.wait_ready(150)
 
 
 # -- state, sinks, machine ---------------------------------------------------------------------------
@@ -339,37 +213,6 @@ def sink_down_then_slow(stage: Stage) -> None:
     fault.unlink()
 
 
-def mend_the_sink(stage: Stage) -> None:
-    (stage.pipeline.state / "sink_fault.json").unlink()
-
-
-@scenario("public.orders: the record of commit", "exclude", remedy=mend_the_sink, slow=True)
-def sink_refuses_one_record(stage: Stage) -> None:
-    (stage.pipeline.state / "sink_fault.json").write_text(json.dumps({"reject": {"customer": "poison"}}))
-    stage.execute("insert into public.orders (id, customer) values (-1, 'poison')")
-
-
-@scenario(slow=True)
-def journal_at_its_cap(stage: Stage) -> None:
-    """The tail waits, says so, and goes on when the sink has."""
-    stage.stop()
-    told = stage.pipeline.file.read_text()
-    stage.pipeline.file.write_text(told + "journal_max_bytes: 24000000\n")
-    (stage.pipeline.state / "sink_fault.json").write_text('{"down": true}')
-    stage.pipeline.start()
-    fill = "insert into public.orders (id, customer, note) select g, 'filler', repeat(md5(g::text), 250) from"
-
-    def full() -> bool:
-        base = 10**15 + stage.chance.randrange(10**12) * 100
-        stage.execute(f"{fill} generate_series({base}::bigint, {base + 199}::bigint) g")
-        return stage.pipeline.journal.status().get("state") == "full"
-
-    wait_until(full, 60, "the journal is full", interval=0.1)
-    assert not stage.pipeline.report().ready
-    (stage.pipeline.state / "sink_fault.json").unlink()
-    stage.pipeline.wait_ready()
-
-
 @scenario(slow=True, cold=True)
 def disk_of_the_journal_full(stage: Stage) -> None:
     """The tail leaves the last of the disk to others, says so, and goes on when there is room."""
@@ -404,25 +247,3 @@ def clock_jumps(stage: Stage) -> None:
         stage.batches(2)
     offset.write_text("0")
     stage.pipeline.kill()
-
-
-@scenario("history", slow=True)
-def server_restored_from_an_older_backup(stage: Stage) -> None:
-    """Its log ends before what we hold: going on would mix two histories."""
-    stage.stop()
-    stage.backup()
-    stage.pipeline.start()
-    stage.batches(3)
-    stage.stop()
-    stage.restore()
-
-
-@scenario("has no transaction that commits at", "another history", slow=True)
-def server_restored_that_went_on(stage: Stage) -> None:
-    """Its log is longer than what we hold, on the same timeline; only the transactions are others."""
-    server_restored_from_an_older_backup(stage)
-    held = max(position.commit for position in stage.positions().values() if position)
-    wait_until(lambda: stage.end() > held + (1 << 20), 120, "the restored server has written more than we have read")
-
-
-PARAMETERS = [pytest.param(each, id=each.name, marks=[pytest.mark.slow] if each.slow else []) for each in SCENARIOS]

@@ -1,5 +1,8 @@
 """The stage of a fault scenario: a server behind a proxy, a load that never rests, a pipeline, and the two rules.
 
+What a database does in its own way (accounts, load, log positions, backups) is in `postgres_stage.py` and
+`mysql_stage.py`.
+
 Rule Z: in the end the replica equals the source, row by row and typed; the changelog is a legal path per key; nothing
 that was rolled back was ever seen; the slot was never ahead of a sink; the status told the truth.
 Rule E: the pipeline stops by itself, names object, cause and remedy, shows no secret and delivers nothing behind the
@@ -13,41 +16,39 @@ import shutil
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 from deltalake import DeltaTable
-from tests.conftest import Database
-from tests.lake import assert_lake_equals_source, comparable, source_rows
+from tests.lake import assert_same_rows, comparable, lake_rows
 
 from headwater.errors import HeadwaterError
 from headwater.event import Position
 from headwater.pipeline.definition import read_definition
-from headwater.sources.postgres.position import flush_lsn, parse_lsn
-from headwater.testing import PostgresServer, wait_until
-from headwater.testing.load import NEVER, TABLES, AwkwardLoad
+from headwater.testing import wait_until
+from headwater.testing.load import NEVER
 from headwater.testing.order import KeyOrder, events_of_changelog
 from headwater.testing.pipeline import PipelineProcess
 from headwater.testing.proxy import TcpProxy
 
 ROLE, SECRET = "cdc", "s3cret-0815"
-KEYS = {"public.orders": ("id",), "public.ledger": ("account", "entry")}
 # Rule E allows a minute; a loaded machine gets some more.
 STOP_SECONDS = 90.0
 
 
-class Stage:
+class Stage(ABC):
     """One database, one pipeline, one load. Made anew for every scenario; the server is shared."""
 
-    def __init__(self, database: Database, proxy: TcpProxy, directory: Path, seed: int, *, spark: bool = False) -> None:
-        self.database = database
-        self.server: PostgresServer = database.server
+    # Tables of the load, and their keys.
+    keys: ClassVar[Mapping[str, tuple[str, ...]]]
+
+    def __init__(self, proxy: TcpProxy, directory: Path, seed: int, *, spark: bool = False) -> None:
         self.proxy = proxy
         self.directory = directory
         self.chance = random.Random(seed)  # noqa: S311
@@ -61,21 +62,56 @@ class Stage:
         # On Spark a second sink is a second query: the changelog is checked where that costs nothing.
         self.checks_order = not spark
         sinks = sinks[:1] if spark else sinks
-        source = {"type": "postgres", "url": self.url(SECRET), "tables": ["public.*"], "slot": database.slot}
-        self.pipeline = PipelineProcess(directory, {"source": source, "sinks": sinks}, spark=spark)
+        self.pipeline = PipelineProcess(directory, {"source": self.source(), "sinks": sinks}, spark=spark)
+
+    # -- what a database does in its own way -------------------------------------------------------
+
+    @abstractmethod
+    def source(self) -> dict[str, Any]:
+        """The source part of the pipeline, through the proxy, with a password."""
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Tables that the pipeline's account may read, with something in them."""
+
+    @abstractmethod
+    def write(self, seed: int, stopping: threading.Event) -> None:
+        """The awkward load on a connection of its own, until it is told to stop or the server goes away."""
+
+    @abstractmethod
+    def execute(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
+        """As an administrator, past the proxy."""
+
+    @abstractmethod
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a table, in the lake's types."""
+
+    @abstractmethod
+    def end(self) -> int:
+        """How far the server's log goes."""
+
+    @abstractmethod
+    def stop_server(self) -> None: ...
+
+    @abstractmethod
+    def start_server(self) -> None: ...
+
+    @abstractmethod
+    def kill_server(self) -> None:
+        """As a power cut does."""
+
+    @abstractmethod
+    def data(self) -> Path:
+        """The server's folder."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Whatever must hold throughout."""
+        return nullcontext()
+
+    def forget(self) -> None:
+        """Remove what the pipeline has left on the server."""
 
     # -- the play ----------------------------------------------------------------------------------
-
-    def set_up(self) -> None:
-        """Tables that belong to the pipeline's role, with something in them."""
-        with self.database.connect() as connection:
-            load = AwkwardLoad(connection, self.seed, keys=80)
-            load.create()
-            load.run(60)
-        for table in TABLES:
-            self.execute(f"alter table {table} owner to {ROLE}")
-        self.execute(f'grant create on database "{self.database.name}" to {ROLE}')
-        self.execute(f"alter role {ROLE} replication login password '{SECRET}'")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -87,10 +123,7 @@ class Stage:
             while not stopping.is_set():
                 number += 1
                 try:
-                    with self.database.connect() as connection:
-                        load = AwkwardLoad(connection, self.seed + number, keys=80)
-                        while not stopping.wait(0.02):
-                            load.transaction()
+                    self.write(self.seed + number, stopping)
                 except Exception:
                     stopping.wait(0.2)
 
@@ -102,39 +135,8 @@ class Stage:
             stopping.set()
             thread.join()
 
-    @contextmanager
-    def watching_the_slot(self) -> Iterator[None]:
-        """The slot's confirmed position is never ahead of what both sinks hold."""
-        sinks = list(self.definition.sinks.values())
-        stopping, wrong = threading.Event(), []
-        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-
-        def look() -> None:
-            while not stopping.wait(0.05):
-                try:
-                    with self.database.connect() as connection:
-                        while not stopping.wait(0.05):
-                            row = connection.execute(query, [self.database.slot]).fetchone()
-                            # The sinks are asked afterwards: they may have moved on, never back.
-                            held = [sink.position() for sink in sinks]
-                            if row and row[0] and self.honest:
-                                wrong.extend((row[0], p) for p in held if p and parse_lsn(row[0]) > flush_lsn(p))
-                except Exception:
-                    stopping.wait(0.1)
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopping.set()
-            thread.join()
-        assert not wrong, f"confirmed ahead of a sink: {wrong[:3]}"
-
     # Where in the log changes begin to be missing, in scenarios that know it.
     gap: int | None = None
-    # A scenario that moves the slot itself says so: then its position proves nothing.
-    honest = True
 
     def batches(self, count: int = 2) -> None:
         """Until every sink has taken some more batches."""
@@ -154,20 +156,11 @@ class Stage:
 
     def load_anew(self) -> None:
         """What the messages recommend when changes are gone for good."""
-        self.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s and not active",
-            self.database.slot,
-        )
+        self.forget()
         for folder in (self.lake, self.changes, self.pipeline.state):
             shutil.rmtree(folder, ignore_errors=True)
 
     # -- facts -------------------------------------------------------------------------------------
-
-    def execute(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
-        return self.database.execute(statement, *params)
-
-    def url(self, password: str, port: int | None = None) -> str:
-        return f"postgresql://{ROLE}:{quote(password)}@127.0.0.1:{port or self.proxy.port}/{self.database.name}"
 
     def use(self, **source: Any) -> None:
         """Change the pipeline's file under `source`."""
@@ -178,10 +171,6 @@ class Stage:
     @property
     def definition(self) -> Any:
         return read_definition(self.pipeline.file)
-
-    def end(self) -> int:
-        """How far the server's log goes."""
-        return parse_lsn(self.execute("select pg_current_wal_flush_lsn()::text")[0][0])
 
     def positions(self) -> dict[str, Position | None]:
         """What each sink itself holds."""
@@ -221,26 +210,27 @@ class Stage:
         assert report.ready, f"all is well, but the status says {report.reasons}"
         self.stop()
         assert not self.pipeline.report().ready
-        assert_lake_equals_source(self.database, self.lake, TABLES)
-        if self.checks_order:
-            for table in TABLES:
-                self._require_legal_path(table)
+        for table in self.keys:
+            expected = self.rows(table)
+            assert_same_rows(table, lake_rows(self.lake, table), expected)
+            if self.checks_order:
+                self._require_legal_path(table, expected)
 
     def _settled(self, end: int) -> bool:
         report = self.pipeline.report()
         received = int(self.pipeline.journal.status().get("received", 0))
         return report.ready and received >= end and all(sink.behind_changes == 0 for sink in report.sinks)
 
-    def _require_legal_path(self, table: str) -> None:
+    def _require_legal_path(self, table: str, expected: list[dict[str, Any]]) -> None:
         schema, name = table.split(".")
         order = KeyOrder()
         for event in events_of_changelog(
-            table, KEYS[table], DeltaTable(str(self.changes / schema / name)).to_pyarrow_table()
+            table, self.keys[table], DeltaTable(str(self.changes / schema / name)).to_pyarrow_table()
         ):
             assert NEVER not in str((event.after or {}).get("customer")), "a row that was rolled back was delivered"
             order.add(event)
-        expected = Counter(map(comparable, source_rows(self.database, table)))
-        assert Counter(map(comparable, order.rows(table))) == expected, f"{table}: the changelog ends elsewhere"
+        left = Counter(map(comparable, order.rows(table)))
+        assert left == Counter(map(comparable, expected)), f"{table}: the changelog ends elsewhere"
 
     def positions_or_none(self) -> dict[str, Position | None] | None:
         """The sinks' positions, if the scenario has left them readable."""
@@ -251,16 +241,16 @@ class Stage:
 
     def backup(self) -> None:
         """The server's folder, as a file-system backup would take it."""
-        self.server.stop("fast")
-        subprocess.run(["cp", "-a", str(self.server.data), str(self.directory / "backup")], check=True)
-        self.server.start()
+        self.stop_server()
+        subprocess.run(["cp", "-a", str(self.data()), str(self.directory / "backup")], check=True)
+        self.start_server()
 
     def restore(self) -> None:
         """The server as it was at `backup`."""
-        self.server.stop("fast")
-        shutil.rmtree(self.server.data)
-        subprocess.run(["cp", "-a", str(self.directory / "backup"), str(self.server.data)], check=True)
-        self.server.start()
+        self.stop_server()
+        shutil.rmtree(self.data())
+        subprocess.run(["cp", "-a", str(self.directory / "backup"), str(self.data())], check=True)
+        self.start_server()
 
     def mount(self, folder: Path, megabytes: int) -> None:
         """A disk of its own for a folder; skips the test where that is not permitted."""

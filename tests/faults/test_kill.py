@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.faults.postgres_stage import PostgresStage
 from tests.faults.stage import ROLE, Stage
 
 from headwater.testing import wait_until
@@ -30,7 +31,7 @@ DRIVER = "sink.before_advance=kill@2"
 def stage(database, tmp_path) -> Iterator[Stage]:
     database.execute(f"do $$ begin create role {ROLE}; exception when duplicate_object then null; end $$")
     with TcpProxy(database.server.port) as proxy:
-        made = Stage(database, proxy, tmp_path, SEED, spark=True)
+        made = PostgresStage(database, proxy, tmp_path, SEED, spark=True)
         yield made
         made.close()
 
@@ -47,7 +48,7 @@ def killed_at(stage: Stage, failpoints: str) -> bool:
 
 def test_after_kills_of_workers_jvm_and_driver_the_lake_equals_the_source(stage):
     stage.set_up()
-    with stage.watching_the_slot(), stage.writing():
+    with stage.watching(), stage.writing():
         stage.pipeline.start(failpoints=WORKERS)
         wait_until(lambda: any(stage.lake.rglob("*.parquet")), 120, "a task of the snapshot has written its part")
         assert stage.pipeline.kill_workers()
@@ -64,7 +65,7 @@ def test_after_kills_at_random_moments_the_lake_equals_the_source(stage):
     print("seed", SEED)
     stage.set_up()
     deadline = time.monotonic() + SECONDS
-    with stage.watching_the_slot(), stage.writing():
+    with stage.watching(), stage.writing():
         rounds = 0
         while rounds < 2 or time.monotonic() < deadline:
             stage.pipeline.start()

@@ -26,14 +26,29 @@ class Case:
     paced: bool = False
     # The topic whose rows Debezium's snapshot has twice: it copies a partitioned table and its partitions.
     doubled: str = ""
+    # The kind of server: postgres, mysql or mariadb.
+    database: str = "postgres"
 
     @property
     def name(self) -> str:
         return f"{self.sql}.{self.variant}"
 
     @property
+    def id(self) -> str:
+        """Among the cases of all databases."""
+        return self.name if self.database == "postgres" else f"{self.database}-{self.name}"
+
+    @property
     def script(self) -> Script:
-        return read_script((GOLDEN / f"{self.sql}.sql").read_text())
+        # MySQL and MariaDB run the same statements.
+        folder = GOLDEN if self.database == "postgres" else GOLDEN / "mysql"
+        return read_script((folder / f"{self.sql}.sql").read_text())
+
+    @property
+    def golden(self) -> Path:
+        """Where Debezium's events for it are recorded."""
+        folder = GOLDEN if self.database == "postgres" else GOLDEN / self.database
+        return folder / f"{self.name}.json"
 
 
 @dataclass(frozen=True)

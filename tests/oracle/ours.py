@@ -22,17 +22,16 @@ from headwater.transforms.stream import EventStream
 
 # Where our defaults differ on purpose, and how Debezium was asked for headers.
 DEBEZIUM_DEFAULTS = {
-    "publication.autocreate.mode": "disabled",
     "converter.schemas.enable": "true",
     "event.converting.failure.handling.mode": "warn",
     "header.converter": "json",
 }
 # What only steers Debezium's own machinery.
-NOT_OURS = ("signal.enabled.channels", "snapshot.mode")
+NOT_OURS = ("signal.enabled.channels", "snapshot.mode", "include.schema.changes")
 
 
 class Headwater:
-    """The product under Debezium's properties. The slot that it streams from must exist before `start`."""
+    """The product under Debezium's properties. What its source needs on the server must exist before `start`."""
 
     def __init__(self, url: str, properties: Mapping[str, str]) -> None:
         source_class = source_for_url(url)
@@ -52,7 +51,8 @@ class Headwater:
 
     def snapshot(self) -> list[DebeziumEvent]:
         """All tables as they are."""
-        log, events = self._source.copy_log(), []
+        log = self._source.copy_log()
+        events: list[DebeziumEvent] = []
         try:
             while (chunk := log.read(1.0)) is not None:
                 events += self._events(log, chunk)

@@ -14,8 +14,6 @@ from typing import Any
 
 from headwater.testing.debezium import DebeziumEvent
 
-from .cases import GOLDEN, Case
-
 _SCHEMA = '{"schema":'
 _PAYLOAD = ',"payload":'
 
@@ -28,10 +26,6 @@ class Recording:
     properties: Mapping[str, str]
     versions: Mapping[str, str]
     events: tuple[DebeziumEvent, ...]
-
-
-def golden_file(case: Case) -> Path:
-    return GOLDEN / f"{case.name}.json"
 
 
 def save(recording: Recording, path: Path) -> None:

@@ -11,7 +11,8 @@ from headwater.testing.debezium import DebeziumEvent
 
 from .cases import CASES, GOLDEN
 from .compare import LIVE, RECORDED, differences
-from .recording import golden_file, load, split_schema
+from .mysql_cases import MARIADB_CASES, MYSQL_CASES
+from .recording import load, split_schema
 from .transform_cases import TRANSFORM_CASES
 
 EVENTS = load(GOLDEN / "operations.defaults.json").events
@@ -25,7 +26,9 @@ def altered(change: Callable[[str], str]) -> DebeziumEvent:
 
 
 def test_every_case_has_its_recording() -> None:
-    assert [case.name for case in (*CASES, *TRANSFORM_CASES) if not golden_file(case).exists()] == []
+    assert [
+        case.id for case in (*CASES, *TRANSFORM_CASES, *MARIADB_CASES, *MYSQL_CASES) if not case.golden.exists()
+    ] == []
 
 
 def test_events_equal_themselves() -> None:

@@ -9,6 +9,7 @@ Put it between a client and a server, then call what should happen to the networ
         proxy.cut()         # every connection is reset
         proxy.latency = 2.0 # seconds, each way
         proxy.refuse = True # new connections are reset at once
+        proxy.forward_to(other.port)
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class TcpProxy:
             gone, self._open = self._open, set()
         for each in gone:
             _reset(each)
+
+    def forward_to(self, port: int) -> None:
+        """New connections go there: a name that moves to another server."""
+        self._target = (self._target[0], port)
 
     def hold(self) -> None:
         """From now on nothing passes and nothing is closed: both sides believe in a connection that is dead."""
@@ -106,7 +111,7 @@ class TcpProxy:
         for here, there in ((client, server), (server, client)):
             waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
             threads.append(threading.Thread(target=self._take, args=(here, waiting), daemon=True))
-            threads.append(threading.Thread(target=self._give, args=(there, waiting, passing), daemon=True))
+            threads.append(threading.Thread(target=self._give, args=(here, there, waiting, passing), daemon=True))
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -128,9 +133,13 @@ class TcpProxy:
                 return
 
     def _give(
-        self, there: socket.socket, waiting: queue.SimpleQueue[tuple[float, bytes]], passing: threading.Event
+        self,
+        here: socket.socket,
+        there: socket.socket,
+        waiting: queue.SimpleQueue[tuple[float, bytes]],
+        passing: threading.Event,
     ) -> None:
-        """Hand it on, as late as it should be, once things pass."""
+        """Hand it on, as late as it should be, once things pass. Who sends to a peer that is gone gets a reset."""
         while True:
             arrived, data = waiting.get()
             time.sleep(max(0.0, arrived + self.latency - time.monotonic()))
@@ -142,6 +151,7 @@ class TcpProxy:
             try:
                 there.sendall(data)
             except OSError:
+                _reset(here)
                 return
 
 

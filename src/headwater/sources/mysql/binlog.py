@@ -187,6 +187,11 @@ def begin_frame(coordinate: int, time: int, number: int, address: int, server_id
     return HEADER.pack(time // 1_000_000 & 0xFFFFFFFF, 0, server_id, HEADER_BYTES + len(body), 0, 0) + body
 
 
+def with_thread(begin: bytes, thread: int) -> bytes:
+    """A begin frame that names the session. It stands where an event of the log has its end, which this has not."""
+    return begin[:13] + thread.to_bytes(4, "little") + begin[17:]
+
+
 def parse_rotate(body: bytes) -> tuple[str, int]:
     """(next file, offset in it)."""
     if len(body) < 9:

@@ -18,7 +18,7 @@ from headwater.formats.connector import Moment, SourceField
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.row import ColumnForm, RowForm
 from headwater.formats.text import Longs, Slot, Template, Text
-from headwater.formats.writers import long_text, longs_of, string_text
+from headwater.formats.writers import int_text, long_text, longs_of, string_text
 from headwater.sources.mysql import binlog
 from headwater.sources.mysql.debezium_defaults import default_text
 from headwater.sources.mysql.debezium_types import shape
@@ -54,12 +54,12 @@ class BinlogConnector:
     def source_fields(self, table: TableSchema) -> list[SourceField]:
         return [
             SourceField("table", STRING.as_optional(), quote(table.name)),
-            SourceField("server_id", INT64, lambda records: long_text(transactions(records)[1])),
-            SourceField("gtid", STRING.as_optional(), lambda records: string_text(transactions(records)[0])),
+            SourceField("server_id", INT64, lambda records: long_text(transactions(records).servers)),
+            SourceField("gtid", STRING.as_optional(), lambda records: string_text(transactions(records).gtids)),
             SourceField("file", STRING, lambda records: string_text(self._files(records))),
             SourceField("pos", INT64, lambda records: long_text(_addresses(records) & (1 << FILE_BITS) - 1)),
             SourceField("row", INT32, lambda records: long_text(_rows(records))),
-            SourceField("thread", INT64.as_optional()),
+            SourceField("thread", INT64.as_optional(), lambda records: int_text(transactions(records).threads)),
             SourceField("query", STRING.as_optional()),
         ]
 
@@ -68,7 +68,7 @@ class BinlogConnector:
 
     def transaction_id(self, records: pa.RecordBatch) -> Text:
         """The GTID; without one, where the transaction stands."""
-        gtids = transactions(records)[0]
+        gtids = transactions(records).gtids
         if gtids.null_count == 0:
             return string_text(gtids)
         pos = long_text(_addresses(records) & (1 << FILE_BITS) - 1)
@@ -106,10 +106,20 @@ def _rows(records: pa.RecordBatch) -> Longs:
     return np.asarray(ordinal - first[np.cumsum(begins) - 1], dtype=np.int64)
 
 
-def transactions(records: pa.RecordBatch) -> tuple[pa.Array, Longs]:
-    """(GTIDs, server ids), one per change, from the begin frames that came with the batch."""
+@dataclass(frozen=True)
+class Transactions:
+    """What the log says of each change's transaction."""
+
+    gtids: pa.Array
+    servers: Longs
+    # The session that wrote it; null where the log does not say.
+    threads: pa.Array
+
+
+def transactions(records: pa.RecordBatch) -> Transactions:
+    """One entry per change, from the begin frames that came with the batch."""
     frames = (records.schema.metadata or {}).get(TRANSACTIONS, b"")
-    commits, gtids, servers = [], [], []
+    commits, gtids, servers, threads = [], [], [], []
     at = 0
     while at < len(frames):
         header = binlog.parse_header(frames[at : at + binlog.HEADER_BYTES])
@@ -117,11 +127,18 @@ def transactions(records: pa.RecordBatch) -> tuple[pa.Array, Longs]:
         commits.append(binlog.BEGIN.unpack_from(body)[0])
         gtids.append(body[binlog.BEGIN.size :].decode() or None)
         servers.append(header.server_id)
+        threads.append(header.end or None)
         at += header.size
+    rows = records.num_rows
     if not commits:
-        return pa.nulls(records.num_rows, pa.string()), np.zeros(records.num_rows, dtype=np.int64)
+        return Transactions(pa.nulls(rows, pa.string()), np.zeros(rows, np.int64), pa.nulls(rows, pa.int64()))
     places = np.searchsorted(np.array(commits), longs_of(records.column("commit")))
-    return pa.array(gtids, pa.string()).take(pa.array(places)), np.array(servers, dtype=np.int64)[places]
+    indices = pa.array(places)
+    return Transactions(
+        pa.array(gtids, pa.string()).take(indices),
+        np.array(servers, dtype=np.int64)[places],
+        pa.array(threads, pa.int64()).take(indices),
+    )
 
 
 def column_form(column: Column, place: int, options: DebeziumOptions) -> ColumnForm:

@@ -20,7 +20,21 @@ _COMPUTED = re.compile(r"(?i)(?:current_timestamp|now|localtime|localtimestamp)(
 _READ = (
     INTEGERS.keys()
     | TEXTS
-    | {"decimal", "float", "double", "enum", "set", "year", "date", "datetime", "timestamp", "bit", "time"}
+    | {
+        "binary",
+        "varbinary",
+        "decimal",
+        "float",
+        "double",
+        "enum",
+        "set",
+        "year",
+        "date",
+        "datetime",
+        "timestamp",
+        "bit",
+        "time",
+    }
 )
 
 
@@ -62,6 +76,9 @@ def _value(text: str, column: Column) -> object:
         if pa.types.is_timestamp(arrow):
             found = datetime.fromisoformat(text)
             return found.replace(tzinfo=UTC) if arrow.tz else found
+        if pa.types.is_binary(arrow):
+            # MySQL prints them in hexadecimal, MariaDB as a literal.
+            return bytes.fromhex(text[2:]) if text.startswith("0x") else text.replace("\\0", "\0").encode()
     except (ValueError, InvalidOperation):
         return None
     if column.detail["type"] == "bit":

@@ -36,9 +36,9 @@ def nano_time(text: str) -> str:
 
 
 def milli_time(text: str) -> str:
-    """Connect's Time, which knows times of a day only."""
+    """Connect's Time, which knows times of a day only, its end included."""
     micros = time_micros(text)
-    if not 0 <= micros < _DAY_MICROS:
+    if not 0 <= micros <= _DAY_MICROS:
         raise ValueError("not a time of day")
     return str(micros // 1000)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.errors import Stop
-from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
+from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, Timeline, change_schema
 from headwater.sources.mysql import binlog, kernels, values
 from headwater.sources.mysql.binlog import Malformed
 from headwater.sources.mysql.layout import log_layout
@@ -54,8 +54,10 @@ class Frames:
         return Frames(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
 
-def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None) -> list[ChangeBatch]:
-    """See `Source.decode`."""
+def decode(
+    chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None, *, events: bool = False
+) -> list[ChangeBatch]:
+    """See `Source.decode`, and `Source.decode_events` for `events`: those are numbered within their transactions."""
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
     if not runs:
         return []
@@ -63,15 +65,20 @@ def decode(chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | 
         from headwater.sources.mysql.copy import copied
 
         return [copied(chunk, schemas[runs[0].schema])]
-    data = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
+    data = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     frames = scan(data, chunk, runs)
     transactions = _transactions(data, chunk, frames)
+    timeline = None
+    if events:
+        from headwater.sources.mysql.timeline import MySqlTimeline
+
+        timeline = MySqlTimeline(data, chunk, schemas)
     batches = []
     for number, run in enumerate(runs):
         own = frames.where(frames.run == number)
         if int(own.rows.sum()) != run.changes:
             raise Stop(f"a chunk of the log has {own.rows.sum()} changes of {run.table}; its index says {run.changes}")
-        batches.append(_batch(data, own, schemas[run.schema], transactions))
+        batches.append(_batch(data, own, schemas[run.schema], transactions, timeline))
     return batches
 
 
@@ -81,7 +88,7 @@ def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
     if chunk.context.get("copy"):
         count = sum(run.changes for run in runs)
         return [Position(chunk.first.commit, chunk.first.ordinal + n, chunk.first.resume) for n in range(1, count + 1)]
-    data = _writable(np.frombuffer(chunk.frames, dtype=np.uint8))
+    data = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     frames = scan(data, chunk, runs)
     found = []
     progress = parse_progress(chunk.context["resume"])
@@ -118,7 +125,7 @@ def _behind(progress: Any, gtid: str, address: int) -> Any:
 
 def scan(data: Bytes, chunk: Chunk, runs: list[TableRun]) -> Frames:
     """Every frame of the chunk, with the index of its table in `runs` (-1: not wanted, -2: begins a transaction)."""
-    lengths = _writable(chunk.lengths.astype(np.uint32, copy=False))
+    lengths = writable(chunk.lengths.astype(np.uint32, copy=False))
     relations = np.array([run.relation for run in runs], dtype=np.int64)
     opened = np.zeros(5, dtype=np.int64)
     if begin := chunk.context.get("begin"):
@@ -143,12 +150,15 @@ def _transactions(data: Bytes, chunk: Chunk, frames: Frames) -> bytes:
     return bytes.fromhex(chunk.context.get("begin", "")) + own
 
 
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Compiled kernels know writable arrays only; what comes from a block is, so this rarely copies."""
     return array if array.flags.writeable else array.copy()
 
 
-def _batch(data: Bytes, frames: Frames, table: TableSchema, transactions: bytes) -> ChangeBatch:
+def bounds(
+    data: Bytes, frames: Frames, table: TableSchema
+) -> tuple[Longs, npt.NDArray[np.int32], Longs, npt.NDArray[np.int32]]:
+    """Where every value of a table's rows is, by column, then by change: start and size of new ones, then of old."""
     changes, columns = int(frames.rows.sum()), len(table.columns)
     logged = (frames.kind != 2).any()
     layout = _layout(table) if logged else np.zeros(columns, np.int32)
@@ -159,6 +169,14 @@ def _batch(data: Bytes, frames: Frames, table: TableSchema, transactions: bytes)
     )
     if bad >= 0:
         raise Malformed(f"a rows event of {table.table} that is damaged")
+    return new_start, new_size, old_start, old_size
+
+
+def _batch(
+    data: Bytes, frames: Frames, table: TableSchema, transactions: bytes, timeline: Timeline | None
+) -> ChangeBatch:
+    changes = int(frames.rows.sum())
+    new_start, new_size, old_start, old_size = bounds(data, frames, table)
     each = np.repeat(np.arange(frames.rows.size), frames.rows)
     kind = frames.kind[each]
     number_in_event = np.arange(changes) - (np.cumsum(frames.rows) - frames.rows)[each]
@@ -169,14 +187,15 @@ def _batch(data: Bytes, frames: Frames, table: TableSchema, transactions: bytes)
             pa.array(frames.ordinal[each] + 1 + number_in_event),
             pa.array(frames.address[each]),
             pa.array(frames.time[each]).cast(pa.timestamp("us", tz="UTC")),
-            pa.array(frames.number[each]),
+            # A TRUNCATE is a definition to these servers: it belongs to no transaction.
+            pa.array(frames.number[each], mask=kind == 2),
             _image(data, table, (kind != 23) & (kind != 30) & (kind != 2), old_start, old_size),
             _image(data, table, (kind != 25) & (kind != 32) & (kind != 2), new_start, new_size),
             pa.nulls(changes, pa.list_(pa.string())),
         ],
         schema=change_schema(table),
     )
-    return ChangeBatch(table, records.replace_schema_metadata({TRANSACTIONS: transactions}))
+    return ChangeBatch(table, records.replace_schema_metadata({TRANSACTIONS: transactions}), timeline)
 
 
 def _image(

@@ -416,6 +416,7 @@ class ChunkBuilder:
         match classify(query.text):
             case Kind.BEGIN:
                 self._explicit = True
+                self._note_thread(query.thread)
             case Kind.COMMIT:
                 self._close(header)
             case Kind.ROLLBACK:
@@ -453,6 +454,13 @@ class ChunkBuilder:
         if self._tell is not None:
             self._tell(query, self._commit, self.place)
             self._tables.expire()
+
+    def _note_thread(self, thread: int) -> None:
+        """The session that wrote the open transaction: MySQL says it behind the GTID, MariaDB not at all."""
+        if self.in_transaction:
+            self._begin = binlog.with_thread(self._begin, thread)
+            place = self._begin_at[0] + 4
+            self._out[place : place + len(self._begin)] = np.frombuffer(self._begin, dtype=np.uint8)
 
     def _end_single(self, header: Header) -> None:
         if self.in_transaction and not self._explicit:
@@ -527,22 +535,21 @@ class ChunkBuilder:
         last = Position(self._commit, ordinal, self._resume) if open_ else at(self.progress)
         size, frames = int(self._state[0]), int(self._state[1])
         tables = self._tables
-        self._ready.append(
-            Chunk(
-                frames=self._out[:size].tobytes(),
-                lengths=self._lengths[:frames].copy(),
-                first=self.handed,
-                last=last,
-                whole=not open_,
-                tables=tuple(
-                    TableRun(int(relation), schema.table, schema.id, int(count))
-                    for relation, schema, count in zip(tables.ids, tables.schemas, tables.counts, strict=True)
-                    if schema is not None and count
-                ),
-                context=self._context,
-                commit_time=self._commit_time,
-            )
+        chunk = Chunk(
+            frames=self._out[:size].tobytes(),
+            lengths=self._lengths[:frames].copy(),
+            first=self.handed,
+            last=last,
+            whole=not open_,
+            tables=tuple(
+                TableRun(int(relation), schema.table, schema.id, int(count))
+                for relation, schema, count in zip(tables.ids, tables.schemas, tables.counts, strict=True)
+                if schema is not None and count
+            ),
+            context=self._context,
+            commit_time=self._commit_time,
         )
+        self._ready.append(chunk)
         tables.counts[:] = 0
         self._state[0] = self._state[1] = 0
         self._begin_at = (0, 0)
@@ -550,3 +557,12 @@ class ChunkBuilder:
         self._unfinished = open_
         begin = self._begin.hex() if open_ else ""
         self._context = self._opening(begin, ordinal if open_ else 0, self.address)
+        if open_:
+            self._context["earlier"] = self._earlier(chunk)
+
+    def _earlier(self, chunk: Chunk) -> dict[str, dict[str, int]]:
+        """What the open transaction has had: the next chunk's events are numbered behind it."""
+        # Here, because only a transaction of more than a chunk needs it, and it loads the kernels of values.
+        from headwater.sources.mysql.timeline import open_transaction
+
+        return open_transaction(chunk, {schema.id: schema for schema in self._tables.schemas if schema is not None})

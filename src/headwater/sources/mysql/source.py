@@ -151,6 +151,14 @@ class MySql(Source):
 
         return decode(chunk, schemas, tables)
 
+    @classmethod
+    def decode_events(
+        cls, chunk: Chunk, schemas: Mapping[str, TableSchema], tables: set[str] | None = None
+    ) -> list[ChangeBatch]:
+        from headwater.sources.mysql.decode import decode
+
+        return decode(chunk, schemas, tables, events=True)
+
     @staticmethod
     def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
         from headwater.sources.mysql.decode import positions

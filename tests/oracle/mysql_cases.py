@@ -36,7 +36,7 @@ _BOTH = (
         "no_tombstones",
         {
             "tombstones.on.delete": "false",
-            "skipped.operations": "d,t",
+            "skipped.operations": "none",
             "converter.schemas.enable": "false",
             "extended.headers.enabled": "false",
         },

@@ -17,7 +17,6 @@ from headwater.sources.mysql.catalog import charsets, definitions, describe, fla
 from headwater.sources.mysql.check import check, refuse_settings
 from headwater.sources.mysql.connection import Server, connect, now_microseconds
 from headwater.sources.mysql.history import History, load_history
-from headwater.sources.mysql.log import MySqlLog, look_through
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.position import Progress, at, parse_progress
 from headwater.sources.mysql.relation import followed_schema, relation_schema
@@ -129,6 +128,9 @@ class MySql(Source):
         return copy_rows(chunk, snapshot)
 
     def log(self, after: Position) -> Log:
+        # Here and below: it loads the kernels, which planning and checking do without.
+        from headwater.sources.mysql.log import MySqlLog
+
         with connect(self.options) as server:
             refuse_settings(server)
             refuse_unreachable(server, parse_progress(after.resume))
@@ -237,6 +239,8 @@ class MySql(Source):
                 ) from None
         history.lenient = self.options.skip_unparseable_ddl or names_columns(server)
         if history.seen.coordinate < after.commit:
+            from headwater.sources.mysql.log import look_through
+
             self._history = history
             refuse_unreachable(server, history.seen)
             look_through(self.options, history.seen, end := parse_progress(after.resume), self._define)
@@ -248,6 +252,8 @@ class MySql(Source):
         found = definitions(server)
         end = written(server)
         if end.coordinate > begin.coordinate:
+            from headwater.sources.mysql.log import look_through
+
             look_through(self.options, begin, end, _refuse_change)
         self._history = History(found, begin, self._captured, self.folder, lenient=self.options.skip_unparseable_ddl)
         self._history.save(begin.coordinate)

@@ -73,7 +73,9 @@ def transform_class(kind: str) -> type[Any]:
 def known(group: str) -> list[str]:
     """Every type that can be named in a pipeline file under `sources`, `sinks` or `transforms`."""
     package = importlib.import_module(f"headwater.{group}")
-    own = {module.name for module in pkgutil.iter_modules(package.__path__)} - {"base"}
+    # A file beside the sources' folders is what they share.
+    modules = [module for module in pkgutil.iter_modules(package.__path__) if module.ispkg or group != "sources"]
+    own = {module.name for module in modules} - {"base"}
     return sorted(own | {entry.name for entry in entry_points(group=f"headwater.{group}")})
 
 

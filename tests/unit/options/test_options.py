@@ -13,7 +13,7 @@ import pytest
 
 from headwater.errors import Usage
 from headwater.options import Secret, declared, option, parse_options, split_options
-from headwater.sources.postgres.capture import capture_filter
+from headwater.sources.postgres.capture import captured_tables
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.tail.process import options_from_wire, options_to_wire
 
@@ -144,7 +144,7 @@ def test_every_option_of_postgres_has_a_help_text_and_names_of_its_own():
 
 
 def captured(schema: str, table: str, **given: Any) -> bool:
-    return capture_filter(parse_options(PostgresOptions, given, where="source"))(schema, table)
+    return captured_tables(parse_options(PostgresOptions, given, where="source"))(schema, table)
 
 
 def test_tables_are_chosen_by_patterns():

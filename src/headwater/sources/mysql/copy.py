@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.errors import Stop
-from headwater.event import ChangeBatch, Chunk, Position, TableSchema, change_schema
+from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.mysql import kernels, values
 from headwater.sources.mysql.layout import result_layout
@@ -25,6 +25,33 @@ def copy_rows(chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
     for block in blocks:
         rows = parse_packets(np.frombuffer(block, dtype=np.uint8).copy(), types, chunk.table)
         yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken, snapshot.detail["address"])
+
+
+def copy_chunks(snapshot: Snapshot, after: Position) -> Iterator[Chunk]:
+    """All rows of a snapshot as the server's own packets, for the journal."""
+    for number, chunk in enumerate(snapshot.chunks):
+        blocks = read_door(dict(snapshot.detail["door"]), chunk.where["number"])
+        types = next(blocks).hex()
+        for block in blocks:
+            data = np.frombuffer(block, dtype=np.uint8).copy()
+            rows, _end = kernels.count_packets(data, np.zeros(1, np.int64))
+            table, upto = chunk.table, Position(after.commit, after.ordinal + int(rows), after.resume)
+            yield Chunk(
+                frames=block,
+                lengths=np.array([len(block)], np.uint32),
+                first=after,
+                last=upto,
+                whole=False,
+                tables=(TableRun(number, table.table, table.id, int(rows)),),
+                context={
+                    "copy": True,
+                    "types": types,
+                    "time": snapshot.taken,
+                    "address": snapshot.detail["address"],
+                },
+                commit_time=snapshot.taken,
+            )
+            after = upto
 
 
 def parse_packets(data: npt.NDArray[np.uint8], types: bytes, table: TableSchema) -> pa.StructArray:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
 from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, SourceOptions
+from headwater.sources.copy_log import CopyLog
 from headwater.sources.mysql.binlog import Query
-from headwater.sources.mysql.capture import capture_filter
+from headwater.sources.mysql.capture import captured_tables
 from headwater.sources.mysql.catalog import charsets, definitions, describe, flavour
 from headwater.sources.mysql.check import check, refuse_settings
 from headwater.sources.mysql.connection import Server, connect, now_microseconds
@@ -43,7 +44,7 @@ class MySql(Source):
 
     def __init__(self, options: MySqlOptions) -> None:
         self.options = options
-        self._captured = capture_filter(options)
+        self._captured = captured_tables(options)
         self._charsets: dict[int, str] = {}
         # Definitions at the place where the log is read; None while the log names columns itself.
         self._history: History | None = None
@@ -140,9 +141,9 @@ class MySql(Source):
         return MySqlLog(self.options, after, self._describe, self._find, define, self._history)
 
     def copy_log(self) -> Log:
-        from headwater.sources.mysql.copy_log import CopyLog
+        from headwater.sources.mysql.copy import copy_chunks
 
-        return CopyLog(self.snapshot(self.tables(), tasks=1))
+        return CopyLog(self.snapshot(self.tables(), tasks=1), copy_chunks)
 
     def listen(self, *, temporary: bool) -> Log:
         return self.log(self.prepare(None))

@@ -17,11 +17,15 @@ import pyarrow as pa
 from psycopg import pq, sql
 
 from headwater.errors import Retry, Stop
-from headwater.event import ChangeBatch, Position, TableSchema, change_schema
+from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.postgres import kernels, values
-from headwater.sources.postgres.connection import ServerError
+from headwater.sources.postgres.connection import ServerError, connect
+from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.wire import READ_BYTES, Refused, copy_out, speaks_plainly
+
+# Ends a row of COPY text; inside a value it is escaped.
+NEWLINE = ord("\n")
 
 
 def copy_rows(
@@ -31,6 +35,26 @@ def copy_rows(
     for lines in copy_text(connection, chunk, snapshot_name):
         rows = parse_text(lines, chunk.table)
         yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken, snapshot.detail.get("xid"))
+
+
+def copy_chunks(options: PostgresOptions, snapshot: Snapshot, after: Position) -> Iterator[Chunk]:
+    """All rows of a snapshot as COPY text, for the journal."""
+    for chunk in snapshot.chunks:
+        with connect(options) as connection:
+            for lines in copy_text(connection, chunk, snapshot.detail["snapshot"]):
+                table, rows = chunk.table, int(np.count_nonzero(lines == NEWLINE))
+                upto = Position(after.commit, after.ordinal + rows)
+                yield Chunk(
+                    frames=lines.tobytes(),
+                    lengths=np.array([len(lines)], np.uint32),
+                    first=after,
+                    last=upto,
+                    whole=False,
+                    tables=(TableRun(table.detail["oid"], table.table, table.id, rows),),
+                    context={"copy": True, "time": snapshot.taken, "xid": snapshot.detail["xid"]},
+                    commit_time=snapshot.taken,
+                )
+                after = upto
 
 
 def copy_text(
@@ -145,7 +169,7 @@ def _joined(lines: list[memoryview]) -> npt.NDArray[np.uint8]:
 
 def parse_text(text: npt.NDArray[np.uint8], table: TableSchema) -> pa.StructArray:
     """Lines of COPY text as typed rows. Undoes the escapes in place: the text is not COPY's any more then."""
-    rows = int(np.count_nonzero(text == 10))
+    rows = int(np.count_nonzero(text == NEWLINE))
     columns = len(table.columns)
     start, size = np.empty((columns, rows), np.int64), np.empty((columns, rows), np.int32)
     bad = kernels.copy_bounds(text, columns, start, size)

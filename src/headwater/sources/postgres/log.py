@@ -20,7 +20,7 @@ from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import ORIGIN, Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.postgres import pgoutput
-from headwater.sources.postgres.capture import message_filter
+from headwater.sources.postgres.capture import captured_messages
 from headwater.sources.postgres.connection import (
     ServerError,
     command,
@@ -86,7 +86,7 @@ class PostgresLog(Log):
         self._options = options
         self._schemas: dict[str, TableSchema] = {MESSAGES.id: MESSAGES}
         self._describe = describe
-        self._builder = ChunkBuilder(after, self._remember, self._streamed, message_filter(options))
+        self._builder = ChunkBuilder(after, self._remember, self._streamed, captured_messages(options))
         # With a place for them, transactions that outgrow the server's memory come in blocks, before their end.
         self._spill = Spill(spill) if spill else None
         self._take: Callable[[Frame], None] = self._builder.add

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
@@ -26,8 +27,9 @@ from headwater.sources.base import (
     Source,
     SourceOptions,
 )
+from headwater.sources.copy_log import CopyLog
 from headwater.sources.postgres.agreement import advances, beginning, skips
-from headwater.sources.postgres.capture import capture_filter
+from headwater.sources.postgres.capture import captured_tables
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
 from headwater.sources.postgres.chunks import plan_chunks
@@ -89,7 +91,7 @@ class Postgres(Source):
         if options.wal_escrow and options.lsn_flush_mode == "manual":
             raise Usage("source: wal.escrow confirms, and lsn.flush.mode: manual does not; keep one")
         self.options = options
-        self._captured = capture_filter(options)
+        self._captured = captured_tables(options)
         # The snapshot that came with a slot we just created; held until `close`.
         self._held = ExitStack()
         self._exported: Exported | None = None
@@ -210,9 +212,9 @@ class Postgres(Source):
         return self._log
 
     def copy_log(self) -> Log:
-        from headwater.sources.postgres.copy_log import CopyLog
+        from headwater.sources.postgres.copy import copy_chunks
 
-        return CopyLog(self.options, self.snapshot(self.tables(), tasks=1))
+        return CopyLog(self.snapshot(self.tables(), tasks=1), partial(copy_chunks, self.options))
 
     def listen(self, *, temporary: bool) -> Log:
         options = self.options

@@ -1,35 +1,36 @@
-"""A snapshot as a log: the tables' rows as COPY text in chunks, as if one transaction had inserted them all.
+"""A snapshot as a log: the tables' rows in chunks, as if one transaction had inserted them all.
 
-For readers that have nothing but the journal. Killed in between, the unfinished transaction is void like any
-other, and the copy begins anew.
+For readers that have nothing but the journal. Killed in between, the unfinished transaction is void like any other,
+and the copy begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
 import numpy as np
 
-from headwater.event import Chunk, Position, TableRun, TableSchema
-from headwater.sources.base import CopyChunk, Log, Snapshot
-from headwater.sources.postgres.connection import connect
-from headwater.sources.postgres.copy import copy_text
-from headwater.sources.postgres.options import PostgresOptions
+from headwater.event import Chunk, Position, TableSchema
+from headwater.sources.base import Log, Snapshot
+
+# The rows of a snapshot from a position on, as chunks of a transaction that has not ended.
+Pieces = Callable[[Snapshot, Position], Iterator[Chunk]]
 
 
 class CopyLog(Log):
     """Gives the chunks of one snapshot, then None for ever."""
 
-    def __init__(self, options: PostgresOptions, snapshot: AbstractContextManager[Snapshot]) -> None:
+    def __init__(self, snapshot: AbstractContextManager[Snapshot], pieces: Pieces) -> None:
         self._held = ExitStack()
         taken: Snapshot = self._held.enter_context(snapshot)
         self._schemas = {chunk.table.id: chunk.table for chunk in taken.chunks}
         first = taken.chunks[0].table.table if taken.chunks else ""
-        self._chunks = _marked(_pieces(options, taken.chunks, taken), first)
+        # Rows of the snapshot come before everything that was committed at its position or later.
+        self._last = Position(taken.position.commit - 1, 0, taken.position.resume)
+        self._chunks = _marked(pieces(taken, self._last), first)
         self._end = taken.position
-        self._last = _before(taken)
         self._finished = False
 
     def read(self, timeout: float) -> Chunk | None:
@@ -50,36 +51,6 @@ class CopyLog(Log):
 
     def close(self) -> None:
         self._held.close()
-
-
-# Ends a row of COPY text; inside a value it is escaped.
-NEWLINE = ord("\n")
-
-
-def _before(snapshot: Snapshot) -> Position:
-    """Rows of the snapshot come before everything that was committed at its position or later."""
-    return Position(snapshot.position.commit - 1, 0)
-
-
-def _pieces(options: PostgresOptions, chunks: Sequence[CopyChunk], snapshot: Snapshot) -> Iterator[Chunk]:
-    at = _before(snapshot)
-    for chunk in chunks:
-        with connect(options) as connection:
-            for lines in copy_text(connection, chunk, snapshot.detail["snapshot"]):
-                rows = int(np.count_nonzero(lines == NEWLINE))
-                upto = Position(at.commit, at.ordinal + rows)
-                table = chunk.table
-                yield Chunk(
-                    frames=lines.tobytes(),
-                    lengths=np.array([len(lines)], np.uint32),
-                    first=at,
-                    last=upto,
-                    whole=False,
-                    tables=(TableRun(table.detail["oid"], table.table, table.id, rows),),
-                    context={"copy": True, "time": snapshot.taken, "xid": snapshot.detail["xid"]},
-                    commit_time=snapshot.taken,
-                )
-                at = upto
 
 
 def _marked(pieces: Iterator[Chunk], first_table: str) -> Iterator[Chunk]:

@@ -44,11 +44,21 @@ class Usage(HeadwaterError):
 
 
 class Rejected(Stop):
-    """A record that the target will never take: too large, of a type it refuses."""
+    """A record that the target will never take: too large, of a type it refuses. `on_error` says what becomes of it."""
+
+    # (commit, ordinal) of the changes that are refused, as far as the sink can tell.
+    places: tuple[tuple[int, int], ...] = ()
 
 
-class Unrepresentable(Stop):
+class Unrepresentable(Rejected):
     """A value that the target type cannot hold; never changed silently."""
 
     # The column it stands in, when one column is to blame.
     column: str = ""
+
+
+class Drift(Stop):
+    """A table that the target cannot follow in its new shape. That table stops where it is; the others go on."""
+
+    # `schema.table`, where it is not clear from who was called.
+    table: str = ""

@@ -19,7 +19,7 @@ SRC = Path(__file__).parents[2] / "src"
 LAYERS = [
     {"errors", "options", "failpoints", "wording", "compiled"},
     {"event"},
-    {"sinks", "transforms", "formats", "snapshot", "journal", "sources", "registry"},
+    {"sinks", "transforms", "formats", "snapshot", "journal", "sources", "registry", "dead_letters"},
     {"tail"},
     {"spark"},
     {"pipeline", "operate"},

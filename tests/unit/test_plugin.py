@@ -99,7 +99,7 @@ def test_a_sink_in_a_package_of_its_own_is_found_configured_and_run(package: Pat
     )
     sink = definition.sinks["lines"]
     assert isinstance(sink, Sink)
-    assert [each.name for each in declared(sink.options_class)] == ["path"]
+    assert [each.name for each in declared(sink.options_class)] == ["on_error", "path"]
     changes = Changes().insert(id=1, note="a", body="b", qty=1).next().insert(id=2, note="c", body="d", qty=2)
     batch = changes.batch()
 

@@ -79,13 +79,16 @@ def drawn(report: Report) -> Group:
             f"{sink.sink}: durable {sink.durable or '-'}, {behind(sink.behind_bytes, sink.behind_seconds)},"
             f" {sink.changes:,} changes in {sink.batches:,} batches, {sink.changes_per_second:,.0f}/s,"
             f" commit to visible p50 {sink.latency_p50_seconds:.3f} s, {sink.errors} errors"
+            + (f", {sink.dead_letters:,} dead letters" if sink.dead_letters else "")
         )
         tables = Table(title=title, title_justify="left", box=None)
         for name in ("table", "loaded", "changes", "behind"):
             tables.add_column(name, justify="left" if name == "table" else "right")
         for table in sink.tables:
             late = f"{table.behind_changes:,} changes, {table.behind_seconds:.1f} s" if table.behind_changes else "-"
-            tables.add_row(Text(table.table), f"{table.loaded_rows:,}", f"{table.changes:,}", late)
+            tables.add_row(
+                Text(table.table), f"{table.loaded_rows:,}", f"{table.changes:,}", "stopped" if table.stopped else late
+            )
         parts.append(tables)
     return Group(*parts)
 

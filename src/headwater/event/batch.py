@@ -76,11 +76,19 @@ class ChangeBatch:
     def last(self) -> Position:
         return Position(self.records.column("commit")[-1].as_py(), self.records.column("ordinal")[-1].as_py())
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(commit, ordinal) of every change."""
+        return list(zip(*(self.records.column(name).to_pylist() for name in ("commit", "ordinal")), strict=True))
+
     def filter(self, mask: pa.BooleanArray) -> ChangeBatch:
         return ChangeBatch(self.table, self.records.filter(mask), self.timeline)
 
     def take(self, rows: pa.Array) -> ChangeBatch:
         return ChangeBatch(self.table, self.records.take(rows), self.timeline)
+
+    def slice(self, offset: int, length: int | None = None) -> ChangeBatch:
+        return ChangeBatch(self.table, self.records.slice(offset, length), self.timeline)
 
     def between(self, after: Position | None, upto: Position | None) -> ChangeBatch:
         """The changes with after < position <= upto."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headwater.errors import Retry, Stop
+from headwater.errors import Drift, Retry, Stop
 from headwater.formats.avro_schema import avro_text
 from headwater.formats.connect import Schema
 
@@ -38,7 +38,7 @@ class SchemaRegistry:
                 return int(client.register_schema(subject, Registered(text, "AVRO")))
         except SchemaRegistryError as error:
             if error.http_status_code == _INCOMPATIBLE:
-                raise Stop(
+                raise Drift(
                     f"SCHEMA_DRIFT: the schema registry refuses the new schema of {subject}",
                     "undo the change of the table, or make it in a way that old readers survive (a default, nullable)",
                     f"or let it in: set the compatibility of the subject {subject} to NONE and start again",

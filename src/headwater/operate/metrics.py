@@ -25,6 +25,8 @@ METRICS = {
     "headwater_sink_errors_total": ("counter", "attempts at a batch that failed"),
     "headwater_sink_changes_per_second": ("gauge", "throughput over the last seconds"),
     "headwater_sink_latency_seconds": ("gauge", "from commit to durable in the sink, by quantile"),
+    "headwater_sink_dead_letters": ("gauge", "changes that the sink refused and that wait for a person"),
+    "headwater_table_stopped": ("gauge", "1 while the table stands still and the others go on"),
     "headwater_table_changes_total": ("counter", "changes of a table made durable in the sink by this run"),
     "headwater_table_behind_changes": ("gauge", "changes of a table that the sink does not hold yet"),
     "headwater_table_behind_seconds": ("gauge", "age of the oldest of them"),
@@ -73,8 +75,10 @@ def samples(report: Report) -> Iterator[Sample]:
         yield "headwater_sink_changes_per_second", labels, sink.changes_per_second
         yield "headwater_sink_latency_seconds", {**labels, "quantile": "0.5"}, sink.latency_p50_seconds
         yield "headwater_sink_latency_seconds", {**labels, "quantile": "0.99"}, sink.latency_p99_seconds
+        yield "headwater_sink_dead_letters", labels, sink.dead_letters
         for table in sink.tables:
             labels = {"sink": sink.sink, "table": table.table}
+            yield "headwater_table_stopped", labels, bool(table.stopped)
             yield "headwater_table_changes_total", labels, table.changes
             yield "headwater_table_behind_changes", labels, table.behind_changes
             yield "headwater_table_behind_seconds", labels, table.behind_seconds

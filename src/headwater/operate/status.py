@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headwater.dead_letters import DeadLetters
 from headwater.errors import HeadwaterError
 from headwater.event import ORIGIN, Position
 from headwater.journal import Journal, JournalReader
@@ -33,6 +34,8 @@ class TableLag:
     loaded_rows: int
     behind_changes: int
     behind_seconds: float
+    # Why it stopped while the other tables go on.
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class SinkLag:
     errors: int
     trouble: str
     tables: tuple[TableLag, ...]
+    # Changes that it refused and that wait for a person: headwater dead-letters.
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,11 +188,16 @@ class Observer:
     ) -> Iterator[SinkLag]:
         for name in self._definition.sinks:
             position, counted = positions.get(name), told.get(name) or {}
+            stopped = counted.get("stopped") or {}
+            # A table that has stopped holds back what is durable; the others have reached more.
+            reached = Position.from_json(counted["reached"]) if stopped else position or ORIGIN
             pending = self._reader.between(position or ORIGIN, self._reader.end)
             waiting: dict[str, int] = defaultdict(int)
             since: dict[str, float] = {}
             for block in pending:
                 for run in block.header.tables:
+                    if run.table not in stopped and block.header.last <= reached:
+                        continue
                     waiting[run.table] += run.changes
                     since.setdefault(run.table, block.header.commit_time / 1e6)
             seconds = {table: round(max(0.0, now - at), 3) for table, at in since.items()}
@@ -205,6 +215,7 @@ class Observer:
                 latency_p99_seconds=float(counted.get("latency_p99_seconds", 0.0)),
                 errors=int(counted.get("failures", 0)),
                 trouble=str(counted.get("trouble", "")),
+                dead_letters=DeadLetters(self._definition.state, name).count(),
                 tables=tuple(
                     TableLag(
                         table=table,
@@ -212,8 +223,9 @@ class Observer:
                         loaded_rows=int(tables.get(table, {}).get("loaded_rows", 0)),
                         behind_changes=waiting.get(table, 0),
                         behind_seconds=seconds.get(table, 0.0),
+                        stopped=str(stopped.get(table, "")),
                     )
-                    for table in sorted({*tables, *waiting})
+                    for table in sorted({*tables, *waiting, *stopped})
                 ),
             )
 
@@ -239,6 +251,8 @@ class Observer:
             yield "the server has dropped log that was not read yet"
         for lag in sinks:
             flow = told["sinks"].get(lag.sink) or {}
+            for table, why in (flow.get("stopped") or {}).items():
+                yield f"sink {lag.sink}: {table} has stopped: {why}"
             if lag.trouble:
                 yield f"sink {lag.sink}: {lag.trouble}"
             elif not flow.get("active", False):

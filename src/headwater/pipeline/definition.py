@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from headwater.dead_letters import DeadLetterSink, RetryingSink
 from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
@@ -133,9 +134,9 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
     source, debezium, more = _source(options.source, options.name)
     chain = build_chain([*options.transforms, *more])
     for number, section in enumerate(options.sinks):
-        name, sink = _sink(section, f"sinks[{number}]", options.name)
+        name, sink, on_error = _sink(section, f"sinks[{number}]", options.name)
         sink.name = name if name not in sinks else f"{name}-{number}"
-        sinks[sink.name] = _transformed(sink, chain, debezium, source)
+        sinks[sink.name] = _guarded(_transformed(sink, chain, debezium, source), on_error, Path(options.state))
     return Definition(
         name=options.name,
         source=source,
@@ -191,16 +192,29 @@ def _transformed(sink: Sink, chain: Chain, debezium: DebeziumOptions, source: So
     return TransformedSink(sink, Chain(changes)) if changes else sink
 
 
+def _guarded(sink: Sink, on_error: str, state: Path) -> Sink:
+    """The sink behind what `on_error` says about records that it refuses."""
+    match on_error:
+        case "retry":
+            return RetryingSink(sink)
+        case "dead_letter":
+            return DeadLetterSink(sink, state)
+        case _:
+            return sink
+
+
 def _connector(source: Source) -> Connector:
     """The database as events show it. Asks the server."""
     return source.connector(source.facts())
 
 
-def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink]:
+def _sink(section: Any, where: str, pipeline: str) -> tuple[str, Sink, str]:
+    """(its name, the sink, what becomes of records that it refuses)."""
     kind, given = _typed(section, where)
     name = str(given.pop("name", kind))
     cls = sink_class(kind)
-    return name, cls(parse_options(cls.options_class, given, where=where, name=pipeline), pipeline=pipeline)
+    options = parse_options(cls.options_class, given, where=where, name=pipeline)
+    return name, cls(options, pipeline=pipeline), options.on_error
 
 
 def _typed(section: Any, where: str) -> tuple[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from headwater.event import Position, TableSchema
 from headwater.journal import Journal, JournalReader
 from headwater.journal.writer import lock_file
 from headwater.pipeline.definition import Definition
+from headwater.pipeline.opening import Opening, Stopped
 from headwater.pipeline.status import Status, StatusFile
 from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
@@ -39,11 +40,13 @@ class Run:
         self.definition = definition
         self.journal = Journal(definition.journal)
         self.status = Status()
+        self.openings: list[Opening] = []
         self.flows: list[SinkFlow] = []
         # Where the health endpoint of this run listens, for those who read its status.
         self.endpoint = ""
         self._say = say
         self._stopping = False
+        self._loading = threading.Lock()
 
     def stop(self) -> None:
         """Finish the batch that is under way, then end."""
@@ -53,11 +56,11 @@ class Run:
         """Until stopped; with `available_now`, until everything committed before the start is delivered."""
         definition = self.definition
         definition.state.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack, suppress(_Stopped):
+        with ExitStack() as stack, suppress(Stopped):
             lock = lock_file(definition.state / "run.lock", f"the state of pipeline {definition.name!r}")
             stack.callback(lock.close)
             stack.enter_context(self._telling())
-            begin, positions = self._prepare()
+            begin, openings = self._prepare()
             stack.callback(definition.source.close)
             target = definition.source.end() if available_now else None
             tail = TailProcess(
@@ -71,8 +74,7 @@ class Run:
             stack.callback(tail.stop)
             tail.ensure()
             stack.callback(self._stop_flows)
-            self._start(begin, positions, tail, target)
-            self.status.phase = "streaming"
+            self._start(begin, openings, tail, target)
             self._watch(tail)
         self.status.phase = "ended"
 
@@ -85,7 +87,7 @@ class Run:
         file.start()
         try:
             yield
-        except _Stopped:
+        except Stopped:
             file.close(None)
             raise
         except BaseException as error:
@@ -94,16 +96,31 @@ class Run:
         file.close(None)
 
     def _flow_facts(self) -> dict[str, Any]:
-        return {
-            flow.name: {"active": flow.active, "trouble": flow.trouble, "failures": flow.failures}
+        waiting = {
+            opening.name: {"active": opening.is_alive(), "trouble": opening.trouble, "failures": opening.failures}
+            for opening in list(self.openings)
+        }
+        flowing = {
+            flow.name: {
+                "active": flow.active,
+                "trouble": flow.trouble,
+                "failures": flow.failures,
+                "reached": flow.position.to_json(),
+                "stopped": flow.stopped.texts(),
+            }
             for flow in list(self.flows)
         }
+        return {**waiting, **flowing}
 
-    def _prepare(self) -> tuple[Position, dict[str, Position | None]]:
-        """Publication and slot, the journal's owner, and how far each sink is."""
+    def _prepare(self) -> tuple[Position, list[Opening]]:
+        """Publication and slot, the journal's owner, and how far each sink is. One that is away does not hold the
+        others: it is as far as the journal knows it to be, at least."""
         definition = self.definition
-        positions = {name: sink.position() for name, sink in definition.sinks.items()}
-        held = [position for position in positions.values() if position is not None]
+        known = self.journal.consumer_positions()
+        openings = [Opening(name, sink, known.get(name)) for name, sink in definition.sinks.items()]
+        for opening in openings:
+            opening.ask(self._say)
+        held = [opening.position for opening in openings if opening.position is not None]
         durable = min(held) if held else None
         source = definition.source
         self.journal.create(source.type, source.identity(), source.facts())
@@ -114,9 +131,9 @@ class Run:
         # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.
         begin = max(begin, index.start)
         self._forget_strangers()
-        for name, position in positions.items():
-            self.journal.set_consumer(name, position)
-        return begin, positions
+        for opening in openings:
+            self.journal.set_consumer(opening.name, opening.position)
+        return begin, openings
 
     def _forget_strangers(self) -> None:
         """A sink taken out of the file holds nothing back any more."""
@@ -125,35 +142,42 @@ class Run:
                 self._say(f"sink {name!r} is no longer in the file: its position no longer holds the slot back")
                 self.journal.remove_consumer(name)
 
-    def _start(
-        self, begin: Position, positions: dict[str, Position | None], tail: TailProcess, target: int | None
-    ) -> None:
-        """Spark, then sink by sink: what it lacks is loaded, and its stream begins."""
+    def _start(self, begin: Position, openings: list[Opening], tail: TailProcess, target: int | None) -> None:
+        """Spark, then every sink in a thread of its own: what it lacks is loaded, and its stream begins."""
         definition = self.definition
         tables = definition.source.tables()
         spark = self._start_spark(tables)
-        missing = {
-            name: [table for table in tables if self._loads and sink.table_position(table) is None]
-            for name, sink in definition.sinks.items()
-        }
+        missing = {opening.name: self._missing(opening.sink, tables) for opening in openings if opening.answered}
         if not any(missing.values()):
             self._warm_workers(spark)
         wait_for_tail(self.journal, tail)
-        for name, sink in definition.sinks.items():
-            self._end_if_stopping()
-            load = partial(self._load, spark, name, sink) if self._loads else None
-            if missing[name] and load is not None:
-                load(missing[name])
-            self._end_if_stopping()
-            position = positions[name]
-            if position is None:
-                # From here on a restart knows that this sink has begun.
-                sink.advance(begin)
-                self.journal.set_consumer(name, begin)
-            flow = self._flow(spark, name, sink, load)
-            self.flows.append(flow)
-            flow.start(position or begin, target)
-        definition.source.close()
+        self.openings = openings
+        for opening in openings:
+            opening.start(partial(self._open, spark, opening, tables, begin, target))
+
+    def _missing(self, sink: Sink, tables: list[TableSchema]) -> list[TableSchema]:
+        return [table for table in tables if self._loads and sink.table_position(table) is None]
+
+    def _open(
+        self, spark: Any, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None
+    ) -> None:
+        """In the sink's own thread."""
+        name, sink = opening.name, opening.sink
+        while not opening.ask(self._say):
+            opening.settled.set()
+            self._pause(opening.patience())
+        load = partial(self._load, spark, name, sink) if self._loads else None
+        if load is not None and (missing := self._missing(sink, tables)):
+            load(missing)
+        self._end_if_stopping()
+        if opening.position is None:
+            # From here on a restart knows that this sink has begun.
+            sink.advance(begin)
+        position = opening.position or begin
+        self.journal.set_consumer(name, position)
+        flow = self._flow(spark, name, sink, load)
+        self.flows.append(flow)
+        flow.start(position, target)
 
     @property
     def _loads(self) -> bool:
@@ -197,17 +221,18 @@ class Run:
         for attempt in range(1, LOAD_ATTEMPTS + 1):
             missing = [table for table in wanted if sink.table_position(table) is None]
             try:
-                self._copy_tables(spark, sink, missing, progress)
+                # One at a time: a snapshot is the source's, and there is one source.
+                with self._loading:
+                    self._copy_tables(spark, sink, missing, progress)
                 break
             except Retry as error:
                 # Truncated or rewritten under the snapshot, or the connection that held it broke.
                 if attempt == LOAD_ATTEMPTS:
                     raise
                 self._say(f"{name}: {error.what}; copying what is missing again, under a new snapshot")
-                self.definition.source.close()
-                time.sleep(attempt)
-                self._end_if_stopping()
-        self.status.phase = "streaming"
+                with self._loading:
+                    self.definition.source.close()
+                self._pause(attempt)
 
     def _copy_tables(
         self, spark: Session, sink: Sink, tables: list[TableSchema], progress: Callable[[str, int], None]
@@ -234,21 +259,48 @@ class Run:
     def _end_if_stopping(self) -> None:
         """Between two steps of starting: nothing is half done here that the next run would not mend."""
         if self._stopping:
-            raise _Stopped
+            raise Stopped
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than the run lasts."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._end_if_stopping()
+            time.sleep(min(WATCH_SECONDS, seconds))
 
     def _watch(self, tail: TailProcess) -> None:
         """Until everything is delivered, somebody stops us, or something cannot go on."""
         while not self._stopping:
             self.status.beat = time.time()
             tail.ensure()
-            for flow in self.flows:
+            self._settle()
+            for opening in self.openings:
+                opening.raise_error()
+            for flow in list(self.flows):
                 if not flow.active and (failure := flow.failure()) is not None:
                     raise failure
-            if not any(flow.active for flow in self.flows):
+            if not any(opening.is_alive() for opening in self.openings) and not any(f.active for f in self.flows):
+                self._raise_drift()
                 return
             time.sleep(WATCH_SECONDS)
 
+    def _settle(self) -> None:
+        """Once every sink streams, or has said why it does not yet."""
+        if self.status.phase != "streaming" and all(opening.settled.is_set() for opening in self.openings):
+            self.status.phase = "streaming"
+            with self._loading:
+                self.definition.source.close()
+
+    def _raise_drift(self) -> None:
+        """Everything else is delivered: what stopped is the last word."""
+        for flow in self.flows:
+            if flow.stopped.error is not None:
+                raise flow.stopped.error
+
     def _stop_flows(self) -> None:
+        self._stopping = True
+        for opening in self.openings:
+            opening.join()
         failures = []
         for flow in self.flows:
             try:
@@ -257,7 +309,3 @@ class Run:
                 failures.append(error)
         if failures:
             raise next((error for error in failures if isinstance(error, Stop)), failures[0])
-
-
-class _Stopped(Exception):
-    """Somebody stopped us before the streams ran."""

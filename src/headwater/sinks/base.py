@@ -8,23 +8,48 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from headwater.errors import Usage
+from headwater.errors import HeadwaterError, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
+from headwater.options import option
 from headwater.sources.base import Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """Options that every sink has (none yet)."""
+    """Options that every sink has."""
+
+    on_error: str = option(
+        "stop",
+        help="a record that the target will never take: stop the run; retry until a person has made room for it; or"
+        " dead_letter: keep it aside with all later changes of its key, and go on (headwater dead-letters)",
+        choices=["stop", "retry", "dead_letter"],
+    )
+
+
+T = TypeVar("T")
+
+
+class Again(Iterable[T]):
+    """An iterable that is made anew for everybody who reads it."""
+
+    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[T]:
+        return self._make()
+
+
+NOTHING_STOPPED: Mapping[str, Position] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -83,8 +108,9 @@ class Sink(ABC):
         """Apply `batches` (in commit order, newest schema = `table`) and remember `upto`, together.
 
         Runs on an executor; one task at a time owns a table. Called again with the same or older changes
-        after a crash: what is at or before the table's own position must have no second effect. Raise
-        Rejected for a record that will never fit; anything else raised is retried."""
+        after a crash: what is at or before the table's own position must have no second effect. Raise Retry for
+        what passes by itself, Rejected for a record that will never fit, Drift for a table that will not in this
+        shape."""
 
     @abstractmethod
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
@@ -100,6 +126,20 @@ class Sink(ABC):
     @abstractmethod
     def advance(self, upto: Position) -> None:
         """Every table is durable up to `upto`: remember it for `position`. Runs on the driver."""
+
+    def key(self, table: TableSchema) -> Sequence[str]:
+        """The columns whose values tell one row's changes from another's: their order is kept."""
+        return table.event_key
+
+    def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
+        """Changes that cannot be decoded for this sink, values that fit no lake type as text: raises, unless somebody
+        keeps them."""
+        raise error
+
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> Written:
+        """Apply changes that were kept aside (dead letters) while their table went on, in their order; no later
+        change of their rows has been written. No position moves; a second call has no second effect."""
+        raise Usage(f"a sink of type {self.type} cannot take changes that were kept aside")
 
     def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         """Apply again what the table holds already: all its changes in a range that ends at `upto`.
@@ -119,9 +159,16 @@ class Sink(ABC):
         """Whether the changes of all tables go to `write_log` on the driver, instead of table by table to `write`."""
         return False
 
-    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
+    def write_log(
+        self,
+        decoded: Iterable[Sequence[ChangeBatch]],
+        upto: Position,
+        stopped: Mapping[str, Position] = NOTHING_STOPPED,
+    ) -> list[Written]:
         """As `write` for all tables at once and as `advance`, together: `decoded` is the log up to `upto`, chunk by
-        chunk. The first and the last chunk may reach further than what is new, or than `upto`."""
+        chunk, and may be read more than once. The first and the last chunk may reach further than what is new, or than
+        `upto`. It has no changes of tables that are `stopped`: those are held up to the position given, which
+        `position` must not pass."""
         raise NotImplementedError
 
     # -- tables that Spark itself writes -------------------------------------------------------------
@@ -139,3 +186,80 @@ class Sink(ABC):
     def write_frame(self, spark: SparkSession, table: TableSchema, frame: DataFrame, upto: Position) -> Written:
         """As `write`, on the driver, with one DataFrame of decoded changes (columns of `change_schema`)."""
         raise NotImplementedError
+
+
+class WrappedSink(Sink):
+    """A sink around a sink: hands everything on. What wraps sinks overrides what it is there for."""
+
+    def __init__(self, inner: Sink) -> None:  # no plug-in: has no options of its own
+        self.inner = inner
+        self.name = inner.name
+
+    def __getattr__(self, name: str) -> Any:
+        # What this wrapper does not know is the sink's own; while unpickling there is no inner sink yet.
+        if name.startswith("__") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def writes_events(self) -> bool:  # type: ignore[override]
+        return self.inner.writes_events
+
+    def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
+        return self.inner.check(tables)
+
+    def warm_up(self) -> None:
+        self.inner.warm_up()
+
+    def position(self) -> Position | None:
+        return self.inner.position()
+
+    def table_position(self, table: TableSchema) -> Position | None:
+        return self.inner.table_position(table)
+
+    def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        return self.inner.write(table, batches, upto)
+
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        return self.inner.load_part(table, rows)
+
+    def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
+        self.inner.load(table, receipts, upto)
+
+    def advance(self, upto: Position) -> None:
+        self.inner.advance(upto)
+
+    def key(self, table: TableSchema) -> Sequence[str]:
+        return self.inner.key(table)
+
+    def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
+        self.inner.refuse(batch, error)
+
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> Written:
+        return self.inner.write_late(table, batches)
+
+    def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
+        return self.inner.replay(table, batches, upto)
+
+    def contents(self, table: TableSchema) -> Contents | None:
+        return self.inner.contents(table)
+
+    def takes_log(self) -> bool:
+        return self.inner.takes_log()
+
+    def write_log(
+        self,
+        decoded: Iterable[Sequence[ChangeBatch]],
+        upto: Position,
+        stopped: Mapping[str, Position] = NOTHING_STOPPED,
+    ) -> list[Written]:
+        return self.inner.write_log(decoded, upto, stopped)
+
+    def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
+        return self.inner.spark_settings(tables)
+
+    def takes_frame(self, table: TableSchema, settings: Mapping[str, str]) -> bool:
+        return self.inner.takes_frame(table, settings)
+
+    def write_frame(self, spark: SparkSession, table: TableSchema, frame: DataFrame, upto: Position) -> Written:
+        return self.inner.write_frame(spark, table, frame, upto)

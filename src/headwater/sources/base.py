@@ -271,6 +271,20 @@ class Source(ABC):
         """As `decode`, for events: what the column's lake type cannot hold comes as text, and the format decides."""
         return cls.decode(chunk, schemas, tables)
 
+    @classmethod
+    def decode_rows(
+        cls,
+        chunk: Chunk,  # noqa: ARG003
+        schemas: Mapping[str, TableSchema],  # noqa: ARG003
+        run: int,  # noqa: ARG003
+        rows: range,  # noqa: ARG003
+        *,
+        as_text: bool,  # noqa: ARG003
+    ) -> ChangeBatch | None:
+        """Some changes of one run of the chunk, 0 is its first: for finding those that `decode` refuses. `as_text`:
+        whatever fits no lake type comes as text. None: this source cannot tell changes apart."""
+        return None
+
     @staticmethod
     @abstractmethod
     def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.errors import HeadwaterError, Retry
-from headwater.event import ORIGIN, ChangeBatch, Position, TableSchema
+from headwater.errors import Drift, HeadwaterError, Retry
+from headwater.event import ORIGIN, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal
 from headwater.sinks.base import Sink
 from headwater.spark.rows import arrow_schema, table_schema
 from headwater.spark.slice_stream import SliceSource
-from headwater.spark.slices import Slice, decode_slice
+from headwater.spark.slices import Slice
+from headwater.spark.stopped import StoppedTables
+from headwater.spark.whole_log import Unloaded, WholeLog
 from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_of_table, error_from_json
 
 # A sink that fails for a moment is tried again; longer each time, up to this.
@@ -58,7 +60,9 @@ class SinkFlow:
         self.sink = sink
         self.journal = journal
         self.error: HeadwaterError | None = None
+        # How far every table is that has not stopped.
         self.position = ORIGIN
+        self.stopped = StoppedTables()
         # What the sink said when it was last tried in vain; empty when it goes well.
         self.trouble = ""
         # Attempts at a batch that failed.
@@ -175,12 +179,15 @@ class SinkFlow:
             for row in slices.collect():
                 self._write_log(Slice.from_json(row.slice))
             return
-        work = apply_slices(self.sink, self._settings, load_first=self._load is not None)
+        stopped = tuple(self.stopped.at)
+        work = apply_slices(self.sink, self._settings, load_first=self._load is not None, stopped=stopped)
         results = slices.mapInArrow(work, RESULT).collect()
-        errors = [error_from_json(row.error) for row in results if row.error]
-        if errors:
+        errors = [(row.table, error_from_json(row.error)) for row in results if row.error]
+        if serious := [error for _table, error in errors if not isinstance(error, Drift)]:
             # What a person must decide goes before what passes by itself.
-            raise min(errors, key=lambda error: isinstance(error, Retry))
+            raise min(serious, key=lambda error: isinstance(error, Retry))
+        for table, error in errors:
+            self._stop_table(table, error)
         unloaded = [TableSchema.from_json(row.upto) for row in results if row.note == UNLOADED]
         if unloaded and self._load is not None:
             self._load(unloaded)
@@ -193,19 +200,28 @@ class SinkFlow:
         changed = {row.table: row.changes for row in done if row.table}
         for row in results:
             if row.note == FRAME:
-                changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
+                try:
+                    changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
+                except Drift as error:
+                    self._stop_table(row.table, error)
         self._advance(upto)
         self._on_batch(changed, min((row.commit_time for row in done if row.table), default=0))
 
     def _write_log(self, part: Slice) -> None:
         """A sink that takes the log as a whole, on the driver: decoded by threads, written as it comes."""
-        log = _Log(part, self.sink, load_first=self._load is not None)
+        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
         try:
-            written = self.sink.write_log(log, part.upto)
-        except _Unloaded as found:
+            written = self.sink.write_log(log, part.upto, self.stopped.at)
+        except Unloaded as found:
             if self._load is None:
                 raise
             self._load([found.table])
+            self._write_log(part)
+            return
+        except Drift as error:
+            if not error.table or error.table in self.stopped.at:
+                raise
+            self._stop_table(error.table, error)
             self._write_log(part)
             return
         self._advance(part.upto)
@@ -217,39 +233,18 @@ class SinkFlow:
         frame = slices.mapInArrow(changes_of_table(table, arrow_schema(schema)), schema)
         return self.sink.write_frame(self.spark, table, frame, upto).changes
 
+    def _stop_table(self, table: str, error: HeadwaterError) -> None:
+        """This batch is the first that the table does not get."""
+        assert isinstance(error, Drift)  # noqa: S101
+        self.stopped.stop(table, self.position, error)
+        self._say(f"{self.name}: {table} stops here, the other tables go on: {error}")
+
     def _advance(self, upto: Position) -> None:
+        durable = self.stopped.durable(upto)
         failpoint("sink.before_advance")
-        self.sink.advance(upto)
+        if not self.sink.takes_log():
+            self.sink.advance(durable)
         failpoint("sink.after_advance")
         self.position, self.trouble = upto, ""
-        self.journal.set_consumer(self.name, upto)
+        self.journal.set_consumer(self.name, durable)
         failpoint("consumer.after_set")
-
-
-class _Log:
-    """Every block that a slice touches, decoded whole; stops at a table that has to be loaded first."""
-
-    def __init__(self, part: Slice, sink: Sink, *, load_first: bool) -> None:
-        self._part = part
-        self._sink = sink
-        self._load_first = load_first
-        # Commit time of the oldest change, microseconds since the epoch: latency is told by it.
-        self.oldest = 0
-
-    def __iter__(self) -> Iterator[list[ChangeBatch]]:
-        for batches in decode_slice(self._part, events=True):
-            for batch in filter(len, batches):
-                known = batch.table.message or not self._load_first
-                if not known and self._sink.table_position(batch.table) is None:
-                    raise _Unloaded(batch.table)
-                first = batch.records.column("commit_time")[0].value or 0
-                self.oldest = min(self.oldest or first, first)
-            yield batches
-
-
-class _Unloaded(Exception):
-    """The sink has never seen this table."""
-
-    def __init__(self, table: TableSchema) -> None:
-        super().__init__(table.table)
-        self.table = table

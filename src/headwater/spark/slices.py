@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headwater.dead_letters.decode import Refuse, decode_apart
+from headwater.errors import Unrepresentable
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.journal import BlockRef, Journal
 from headwater.journal.reader import read_block
@@ -35,6 +37,12 @@ class Slice:
     blocks: tuple[tuple[str, int], ...]
     # Whether a heartbeat follows on its events.
     beat: bool = False
+
+    def without(self, tables: Collection[str]) -> Slice:
+        """The same, less some tables."""
+        if not tables or self.tables is None:
+            return self
+        return replace(self, tables=tuple(table for table in self.tables if table not in tables))
 
     def to_json(self) -> str:
         fields = {**self.__dict__, "after": self.after.to_json(), "upto": self.upto.to_json()}
@@ -112,15 +120,16 @@ def _slice(
     return Slice(str(journal.path), str(about["source"]), after, upto, owned, places)
 
 
-def read_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBatch]]:
+def read_slice(part: Slice, *, events: bool = False, refuse: Refuse | None = None) -> Iterator[list[ChangeBatch]]:
     """The changes of a slice, block by block in order; `events`: for making events of them."""
-    for decoded in decode_slice(part, events=events):
+    for decoded in decode_slice(part, events=events, refuse=refuse):
         kept = (batch.between(part.after, part.upto) for batch in decoded)
         yield [batch for batch in kept if len(batch)]
 
 
-def decode_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBatch]]:
-    """The changes of all blocks that a slice touches, block by block; decoded some blocks ahead by threads."""
+def decode_slice(part: Slice, *, events: bool = False, refuse: Refuse | None = None) -> Iterator[list[ChangeBatch]]:
+    """The changes of all blocks that a slice touches, block by block; decoded some blocks ahead by threads. `refuse`
+    gets changes with values that fit no lake type."""
     source = source_class(part.source)
     decode = source.decode_events if events else source.decode
     journal = Journal(part.journal)
@@ -132,7 +141,12 @@ def decode_slice(part: Slice, *, events: bool = False) -> Iterator[list[ChangeBa
         for run in chunk.tables:
             if run.schema not in schemas:
                 schemas[run.schema] = journal.schema(run.schema)
-        return decode(chunk, schemas, tables)
+        try:
+            return decode(chunk, schemas, tables)
+        except Unrepresentable as error:
+            if refuse is None:
+                raise
+            return decode_apart(source, chunk, schemas, tables, refuse, error)
 
     if not part.blocks:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headwater.errors import HeadwaterError, Rejected, Retry, Stop, Unrepresentable, Usage
+from headwater.errors import Drift, HeadwaterError, Rejected, Retry, Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
 from headwater.registry import source_class
@@ -45,28 +45,33 @@ UNLOADED = "unloaded"
 FRAME = "frame"
 
 Batches = Iterator[pa.RecordBatch]
-_KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Rejected, Unrepresentable, HeadwaterError)}
+_KINDS = {kind.__name__: kind for kind in (Retry, Stop, Usage, Rejected, Unrepresentable, Drift, HeadwaterError)}
 
 
-def apply_slices(sink: Sink, settings: Mapping[str, str], *, load_first: bool) -> Callable[[Batches], Batches]:
+def apply_slices(
+    sink: Sink, settings: Mapping[str, str], *, load_first: bool, stopped: Collection[str] = ()
+) -> Callable[[Batches], Batches]:
     """Slices → decoded changes → the sink. Tables that the driver must see to are only named: with `load_first`
-    those the sink has never loaded, and those that Spark writes itself under the session's `settings`."""
+    those the sink has never loaded, and those that Spark writes itself under the session's `settings`. Nothing is
+    written of tables that are `stopped`."""
 
     def work(batches: Batches) -> Batches:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield _rows(_apply(sink, Slice.from_json(text), settings, load_first))
+                yield _rows(_apply(sink, Slice.from_json(text), settings, load_first, stopped))
         freeze_modules()
 
     return work
 
 
-def _apply(sink: Sink, part: Slice, settings: Mapping[str, str], load_first: bool) -> Iterator[dict[str, Any]]:
+def _apply(
+    sink: Sink, part: Slice, settings: Mapping[str, str], load_first: bool, stopped: Collection[str]
+) -> Iterator[dict[str, Any]]:
     upto = part.upto.to_json()
     yield {"table": "", "changes": 0, "upto": upto}
     gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
     try:
-        for decoded in read_slice(part, events=sink.writes_events):
+        for decoded in read_slice(part.without(stopped), events=sink.writes_events, refuse=sink.refuse):
             for batch in decoded:
                 gathered[batch.table.table].append(batch)
     except HeadwaterError as error:

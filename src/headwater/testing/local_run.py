@@ -3,8 +3,9 @@
 For tests, ours and our users': a run starts in a second instead of twenty, and everything but Spark's own part
 is the product's code. `python -m headwater.testing.local_run FILE [--available-now]` is `headwater run` so.
 
-A file `sink_fault.json` in the state folder makes every sink fail as it says, from the next batch on:
-{"down": true}, {"seconds": 0.5} for a slow one, {"reject": {"column": value}} for a record that never fits.
+A file `sink_fault.json` in the state folder makes every sink (or only those that `"sinks": [name]` says) fail as it
+says, from the next batch on: {"down": true}, {"seconds": 0.5} for a slow one, {"reject": {"column": value}} for a
+record that never fits.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any
 
 from headwater.cli import main
 from headwater.cli import run as run_verb
-from headwater.errors import HeadwaterError, Retry, Unrepresentable
+from headwater.errors import Drift, HeadwaterError, Retry, Unrepresentable
 from headwater.event import ORIGIN, ChangeBatch, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal, JournalReader
 from headwater.journal.folder import read_json
 from headwater.pipeline.run import Run
 from headwater.sinks.base import Sink
-from headwater.spark.slices import plan_by_table, read_slice
+from headwater.spark.slices import Slice, idle_slice, plan_by_table, read_slice
+from headwater.spark.stopped import StoppedTables
+from headwater.spark.whole_log import Unloaded, WholeLog
 
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 0.2
@@ -91,6 +94,7 @@ class LocalFlow:
         self.trouble = ""
         self.failures = 0
         self.position = ORIGIN
+        self.stopped = StoppedTables()
         self._error: HeadwaterError | None = None
         self._load = load
         self._on_batch = on_batch
@@ -147,35 +151,67 @@ class LocalFlow:
                 time.sleep(RETRY_SECONDS)
 
     def _once(self, index: JournalReader, upto: Position) -> None:
+        blocks = index.between(self.position, upto)
+        parts = plan_by_table(self.journal, blocks, self.position, upto, 1) if blocks else []
+        if self.sink.takes_log():
+            changed, oldest = self._write_log(parts[0] if parts else idle_slice(self.journal, self.position, upto))
+        else:
+            changed, oldest = self._write_tables(parts, upto)
+        durable = self.stopped.durable(upto)
+        failpoint("sink.before_advance")
+        if not self.sink.takes_log():
+            self.sink.advance(durable)
+        failpoint("sink.after_advance")
+        self.position, self.trouble = upto, ""
+        self.journal.set_consumer(self.name, durable)
+        failpoint("consumer.after_set")
+        self._on_batch(changed, oldest)
+
+    def _write_tables(self, parts: Sequence[Slice], upto: Position) -> tuple[dict[str, int], int]:
         gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
-        if blocks := index.between(self.position, upto):
-            for part in plan_by_table(self.journal, blocks, self.position, upto, 1):
-                for decoded in read_slice(part):
-                    for batch in decoded:
-                        gathered[batch.table.table].append(batch)
+        for part in parts:
+            for decoded in read_slice(part.without(self.stopped.at), refuse=self.sink.refuse):
+                for batch in decoded:
+                    gathered[batch.table.table].append(batch)
         unloaded = [
             b[-1].table for b in gathered.values() if self._load and self.sink.table_position(b[-1].table) is None
         ]
         if unloaded and self._load is not None:
             self._load(unloaded)
         for table, batches in gathered.items():
-            fail_as_told(self._fault, table, batches)
+            fail_as_told(self._fault, self.name, table, batches)
             failpoint("sink.before_write")
-            self.sink.write(batches[-1].table, batches, upto)
+            try:
+                self.sink.write(batches[-1].table, batches, upto)
+            except Drift as error:
+                self.stopped.stop(table, self.position, error)
             failpoint("sink.after_write")
-        failpoint("sink.before_advance")
-        self.sink.advance(upto)
-        failpoint("sink.after_advance")
-        self.position, self.trouble = upto, ""
-        self.journal.set_consumer(self.name, upto)
-        failpoint("consumer.after_set")
         oldest = min((b[0].records.column("commit_time")[0].value for b in gathered.values()), default=0)
-        self._on_batch({table: sum(map(len, b)) for table, b in gathered.items()}, oldest)
+        return {table: sum(map(len, b)) for table, b in gathered.items()}, oldest
+
+    def _write_log(self, part: Slice) -> tuple[dict[str, int], int]:
+        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
+        fail_as_told(self._fault, self.name, "", [])
+        try:
+            written = self.sink.write_log(log, part.upto, self.stopped.at)
+        except Unloaded as found:
+            if self._load is None:
+                raise
+            self._load([found.table])
+            return self._write_log(part)
+        except Drift as error:
+            if not error.table or error.table in self.stopped.at:
+                raise
+            self.stopped.stop(error.table, self.position, error)
+            return self._write_log(part)
+        return {done.table: done.changes for done in written}, log.oldest
 
 
-def fail_as_told(fault: Path, table: str, batches: Sequence[ChangeBatch]) -> None:
+def fail_as_told(fault: Path, sink: str, table: str, batches: Sequence[ChangeBatch]) -> None:
     """Raise or wait as `sink_fault.json` says; nothing without it."""
     told: Mapping[str, Any] = read_json(fault) or {}
+    if sink not in told.get("sinks", [sink]):
+        return
     time.sleep(float(told.get("seconds", 0)))
     if told.get("down"):
         raise Retry("the sink is down", cause="sink_fault.json says so")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from headwater.errors import Usage
+from headwater.errors import Drift, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
-from headwater.sinks.base import Sink, Written
+from headwater.sinks.base import NOTHING_STOPPED, Again, Contents, Sink, WrappedSink, Written
 from headwater.sources.base import Finding
 from headwater.transforms.chain import Chain
 
 
-class TransformedSink(Sink):
+class TransformedSink(WrappedSink):
     """Tables and batches go through the chain on their way to the sink inside."""
 
-    def __init__(self, inner: Sink, chain: Chain) -> None:  # a wrapper, not a plug-in: has no options of its own
-        self.inner = inner
+    def __init__(self, inner: Sink, chain: Chain) -> None:
+        super().__init__(inner)
         self.chain = chain
-        self.name = inner.name
+        # The target's name of a table → the source's.
         self._origins: dict[str, str] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        # What this wrapper does not know is the sink's own; while unpickling there is no inner sink yet.
-        if name.startswith("__") or name in ("inner", "chain", "_origins"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     def _table(self, table: TableSchema) -> TableSchema:
         """The table in the target. Two tables in one place would overwrite each other's position."""
@@ -41,9 +34,6 @@ class TransformedSink(Sink):
     def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
         return self.inner.check([self._table(table) for table in tables])
 
-    def position(self) -> Position | None:
-        return self.inner.position()
-
     def table_position(self, table: TableSchema) -> Position | None:
         return self.inner.table_position(self._table(table))
 
@@ -55,19 +45,49 @@ class TransformedSink(Sink):
             return Written(target.table, 0, 0.0)
         return self.inner.write(target, left, upto)
 
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> Written:
+        left = self.chain.apply_all(batches)
+        target = self._table(table)
+        return self.inner.write_late(target, left) if left else Written(target.table, 0, 0.0)
+
     def replay(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         left = self.chain.apply_all(batches)
         target = self._table(table)
         return self.inner.replay(target, left, upto) if left else Written(target.table, 0, 0.0)
 
-    def warm_up(self) -> None:
-        self.inner.warm_up()
+    def contents(self, table: TableSchema) -> Contents | None:
+        raise Usage(f"what sink {self.name!r} holds was transformed on its way: it cannot be compared with the source")
 
-    def takes_log(self) -> bool:
-        return self.inner.takes_log()
+    def takes_frame(self, table: TableSchema, settings: Mapping[str, str]) -> bool:
+        # The chain works on batches.
+        return False
 
-    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
-        return self.inner.write_log((self.chain.apply_all(batches) for batches in decoded), upto)
+    def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
+        return {}
+
+    def write_log(
+        self,
+        decoded: Iterable[Sequence[ChangeBatch]],
+        upto: Position,
+        stopped: Mapping[str, Position] = NOTHING_STOPPED,
+    ) -> list[Written]:
+        targets = {origin: target for target, origin in self._origins.items()}
+        try:
+            return self.inner.write_log(
+                Again(lambda: self._applied(decoded)),
+                upto,
+                {targets.get(name, name): at for name, at in stopped.items()},
+            )
+        except Drift as error:
+            error.table = self._origins.get(error.table, error.table)
+            raise
+
+    def _applied(self, decoded: Iterable[Sequence[ChangeBatch]]) -> Iterator[list[ChangeBatch]]:
+        for batches in decoded:
+            for batch in batches:
+                if not batch.table.message:
+                    self._table(batch.table)
+            yield self.chain.apply_all(batches)
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         left = (self.chain.apply(batch) for batch in rows)
@@ -75,6 +95,3 @@ class TransformedSink(Sink):
 
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
         self.inner.load(self._table(table), receipts, upto)
-
-    def advance(self, upto: Position) -> None:
-        self.inner.advance(upto)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import Retry, Stop, Usage
+from headwater.errors import Drift, Retry, Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.sinks.delta.defaults import fill_values
 from headwater.sinks.delta.log import Moved, Rewrite, forget, open_log
@@ -50,7 +50,7 @@ class Native:
     def schema(self, table: TableSchema) -> pa.Schema:
         clash = clashing([column.name for column in table.columns])
         if clash:
-            raise Stop(
+            raise Drift(
                 f"{table.table}: columns {', '.join(map(repr, clash))} differ only in case, which Delta does not see",
                 "rename one of them at the source, or leave the table out (exclude)",
             )
@@ -98,6 +98,18 @@ class Native:
         except Moved as error:
             raise Retry(f"{table.table}: the Delta table was changed by someone else meanwhile") from error
         return sum(len(batch) for batch in left)
+
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> int:
+        """Apply changes that were kept aside, in one commit that leaves the position as it is."""
+        position = self.log.position() if self.log.refresh() else None
+        if position is None:
+            raise Usage(f"{table.table} was never loaded into {self.folder.uri}: its snapshot will hold these changes")
+        try:
+            # A changelog knows its rows by their position; in a mirror these rows have waited as they were.
+            self._apply(table, batches, position, again=self.mode == "append")
+        except Moved as error:
+            raise Retry(f"{table.table}: the Delta table was changed by someone else meanwhile") from error
+        return sum(len(batch) for batch in batches)
 
     def _loaded(self) -> Position | None:
         """The position of the snapshot that a changelog begins with; what lies before it is none of its changes."""
@@ -171,7 +183,7 @@ class Native:
         Rewrites the table once, as rows must have the value from the moment the column exists."""
         at = self.log.position()
         if at is None or self.log.deletion_vectors:
-            raise Stop(
+            raise Drift(
                 f"{table.table}: columns {', '.join(map(repr, values))} were added with a default",
                 "load the table anew: headwater snapshot, which replaces the Delta table",
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import Stop
+from headwater.errors import Drift
 from headwater.event import ChangeBatch, TableSchema
 
 AWKWARD = frozenset(" ,;{}()\n\t=")
@@ -86,7 +86,7 @@ def clashing(names: list[str]) -> list[str]:
 
 
 def added(table: TableSchema, existing: pa.Schema, wanted: pa.Schema) -> bool:
-    """True when `wanted` has columns that `existing` lacks. Raises Stop for any other difference."""
+    """True when `wanted` has columns that `existing` lacks. Raises Drift for any other difference."""
     grown = False
     for found in existing:
         at = wanted.get_field_index(found.name)
@@ -95,7 +95,7 @@ def added(table: TableSchema, existing: pa.Schema, wanted: pa.Schema) -> bool:
         if pa.types.is_struct(found.type):
             grown |= added(table, pa.schema(list(found.type)), pa.schema(list(wanted.field(at).type)))
         elif not same_type(found.type, wanted.field(at).type):
-            raise Stop(
+            raise Drift(
                 f"{table.table}: the type of column {found.name!r} changed at the source:"
                 f" the Delta table has {found.type}, the source now {wanted.field(at).type}",
                 "load the table anew: headwater snapshot, which replaces the Delta table",
@@ -103,8 +103,8 @@ def added(table: TableSchema, existing: pa.Schema, wanted: pa.Schema) -> bool:
     return grown or len(wanted) > len(existing)
 
 
-def _gone(table: TableSchema, column: str) -> Stop:
-    return Stop(
+def _gone(table: TableSchema, column: str) -> Drift:
+    return Drift(
         f"{table.table}: column {column!r} of the Delta table is no longer at the source (dropped or renamed)",
         "to keep its values, copy the Delta table first",
         "then load the table anew: headwater snapshot, which replaces the Delta table",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import Stop, Usage
+from headwater.errors import Drift, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.options import Secret, option
 from headwater.sinks.base import Contents, Sink, SinkOptions, Written
@@ -59,6 +59,8 @@ class DeltaOptions(SinkOptions):
                 "sink delta: mode scd2 does not exist yet",
                 "use mode: upsert, or mode: append and build it from the changelog",
             )
+        if self.engine == "spark" and self.on_error == "dead_letter":
+            raise Usage("sink delta: engine spark merges whole batches: it cannot leave a record out as a dead letter")
         if self.target_file_mb < 1:
             raise Usage("sink delta: target_file_mb must be at least 1")
         secret = {str(k): v if isinstance(v, Secret) else Secret(str(v)) for k, v in self.storage_options.items()}
@@ -157,6 +159,14 @@ class Delta(Sink):
         changes = self._native(table).replay(table, batches, upto)
         return Written(table.table, changes, time.perf_counter() - began)
 
+    def key(self, table: TableSchema) -> Sequence[str]:
+        return merge_key(table, self.options.keys)
+
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> Written:
+        began = time.perf_counter()
+        changes = self._native(table).write_late(table, batches)
+        return Written(table.table, changes, time.perf_counter() - began)
+
     def spark_settings(self, tables: Sequence[TableSchema]) -> Mapping[str, str]:
         """Delta's jars, when the user wants Spark's engine or a table has outgrown the native one."""
         wanted = self.options.engine == Engine.SPARK or (
@@ -211,7 +221,7 @@ class Delta(Sink):
 
     def _require_key(self, table: TableSchema) -> None:
         if self.options.mode == "upsert" and not merge_key(table, self.options.keys):
-            raise Stop(f"{table.table} has no primary key, so upsert cannot tell its rows apart", NO_KEY)
+            raise Drift(f"{table.table} has no primary key, so upsert cannot tell its rows apart", NO_KEY)
 
     def _native(self, table: TableSchema) -> Native:
         try:

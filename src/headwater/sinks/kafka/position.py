@@ -34,9 +34,20 @@ class Held:
     # Tables whose snapshot was begun, and the position of the first attempt.
     loading: dict[str, Position] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
+    # Tables that stay behind `position`: they are in their topic up to here.
+    stopped: dict[str, Position] = field(default_factory=dict)
+    # Dead letters that were sent after all, as TABLE@COMMIT:ORDINAL.
+    late: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def durable(self) -> Position | None:
+        """Everything up to here is in its topic."""
+        return None if self.position is None else min([self.position, *self.stopped.values()])
 
     def reached(self, table: TableSchema) -> Position | None:
         """Changes of the table up to here are in its topic."""
+        if table.table in self.stopped:
+            return self.stopped[table.table]
         own = self.tables.get(table.table)
         if own is None or self.position is None:
             return own or self.position
@@ -61,8 +72,8 @@ class Held:
             self.position = None if value is None else Position.from_json(value)
         elif value is None:
             getattr(self, kind).pop(name, None)
-        elif kind == "partitions":
-            self.partitions[name] = int(value)
+        elif kind in ("partitions", "late"):
+            getattr(self, kind)[name] = int(value)
         else:
             getattr(self, kind)[name] = Position.from_json(value)
 

@@ -7,8 +7,9 @@ when it ended with one, no reader of committed records sees any of them (transac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,25 @@ TRANSACTION_MS = 300_000
 COMMIT_SECONDS = 60.0
 EVENT_ID = "headwater.event.id"
 
+# (commit, ordinal) of a change.
+Place = tuple[int, int]
+Failed = tuple[KafkaError, str, Place | None]
 Header = list[tuple[str, str | bytes | None]]
 
 
 class Producer:
     """Use it from one thread."""
 
-    def __init__(self, client: Client, position_topic: str, transactional_id: str | None) -> None:
+    def __init__(
+        self, client: Client, position_topic: str, transactional_id: str | None, *, one_by_one: bool = False
+    ) -> None:
         self.client = client
         self.position_topic = position_topic
         self._transactional = transactional_id is not None
-        self._failed: tuple[KafkaError, str] | None = None
+        # Every record alone in its request: what the broker refuses is then exactly what does not fit.
+        self._one_by_one = one_by_one
+        # What was not stored: why, in which topic, and of which change where that is known.
+        self._failed: Failed | None = None
         self._headers = Headers()
         # What the user set goes before our defaults.
         more = {name: value for name, value in SETTINGS.items() if name not in client.options.client}
@@ -59,13 +68,15 @@ class Producer:
             more["transactional.id"] = transactional_id
             if "transaction.timeout.ms" not in client.options.client:
                 more["transaction.timeout.ms"] = TRANSACTION_MS
+        if one_by_one:
+            more["batch.num.messages"] = 1
         self._kafka: Librdkafka = client.made(Librdkafka, on_delivery=self._undelivered, **more)
         if self._transactional:
             self._call(self._kafka.init_transactions, TIMEOUT, doing="cannot begin to write")
 
-    def _undelivered(self, error: KafkaError, message: Any) -> None:
-        if self._failed is None:
-            self._failed = error, str(message.topic())
+    def _undelivered(self, error: KafkaError, message: Any, place: Place | None = None) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error, str(message.topic()), place
 
     # -- a batch -----------------------------------------------------------------------------------
 
@@ -123,10 +134,12 @@ class Producer:
                 raise self._failure(*self._failed) from error
             raise self.client.error(error, doing) from error
 
-    def _failure(self, error: KafkaError, topic: str) -> HeadwaterError:
+    def _failure(self, error: KafkaError, topic: str, place: Place | None) -> HeadwaterError:
         """Why a record was not stored."""
         if error.code() in TOO_LARGE:
-            return self._too_large(topic, error.str())
+            refused = self._too_large(topic, error.str())
+            refused.places = () if place is None else (place,)
+            return refused
         if error.code() in GONE:
             return gone(topic, error.str())
         if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
@@ -144,8 +157,9 @@ class Producer:
 
     # -- records -----------------------------------------------------------------------------------
 
-    def send(self, records: pa.RecordBatch, ids: pa.Array | None) -> None:
-        """Records of one topic in their order; `ids` go into a header of each."""
+    def send(self, records: pa.RecordBatch, ids: pa.Array | None, place: Callable[[int], Place]) -> None:
+        """Records of one topic in their order; `ids` go into a header of each. `place` says of which change the n-th
+        is."""
         topic = records.column("topic")[0].as_py()
         keys, values = (records.column(name).cast(pa.binary()) for name in ("key", "value"))
         headers = self._headers.of(records.column("headers"))
@@ -153,28 +167,33 @@ class Producer:
             headers = [[*common, (EVENT_ID, event)] for common, event in zip(headers, ids.to_pylist(), strict=True)]
         produce = self._kafka.produce
         rows = zip(values.to_pylist(), keys.to_pylist(), self._partitions(topic, keys, records), headers, strict=True)
-        for value, key, partition, header in rows:
+        told = None
+        for number, (value, key, partition, header) in enumerate(rows):
+            if self._one_by_one:
+                told = partial(self._undelivered, place=place(number))
             try:
-                produce(topic, value, key, partition, None, None, 0, header)
+                produce(topic, value, key, partition, told, None, 0, header)
             except BufferError:
-                self._produce(topic, value, key, partition, header)
+                self._produce(topic, value, key, partition, header, told)
             except KafkaException as error:
-                raise self._failure(error.args[0], topic) from error
+                raise self._failure(error.args[0], topic, place(number)) from error
         if self._failed is not None:
             raise self._failure(*self._failed)
 
-    def _produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: Any) -> None:
+    def _produce(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: Any, told: Any = None
+    ) -> None:
         """One record; waits while the queue is full."""
         while True:
             try:
-                self._kafka.produce(topic, value, key, partition, None, None, 0, headers)
+                self._kafka.produce(topic, value, key, partition, told, None, 0, headers)
                 return
             except BufferError:
                 self._kafka.poll(0.05)
                 if self._failed is not None:
                     raise self._failure(*self._failed) from None
             except KafkaException as error:
-                raise self._failure(error.args[0], topic) from error
+                raise self._failure(error.args[0], topic, None) from error
 
     def _partitions(self, topic: str, keys: pa.Array, records: pa.RecordBatch) -> list[int]:
         """By key, over the count the topic had when we first saw it; -1 (any) without a key."""

@@ -11,24 +11,25 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import HeadwaterError, Stop, Usage
+from headwater.errors import Drift, HeadwaterError, Rejected, Stop, Unrepresentable, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.formats.connector import Connector, Run
+from headwater.formats.debezium_json import event_key
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.flat_records import FlatRecords
 from headwater.formats.names import topic_name
 from headwater.formats.record import HEADERS, SCHEMA
 from headwater.formats.schema_registry import SchemaRegistry
 from headwater.formats.transactions import boundaries
-from headwater.sinks.base import Sink, Written
+from headwater.sinks.base import NOTHING_STOPPED, Sink, Written
 from headwater.sinks.kafka.client import Client
 from headwater.sinks.kafka.options import KafkaOptions
 from headwater.sinks.kafka.position import Fact, Held, PositionTopic
@@ -155,7 +156,7 @@ class Kafka(Sink):
 
     def position(self) -> Position | None:
         """Fences whoever wrote before: also what a killed run left open ends here, and not when its time is up."""
-        return self._opened().held.position
+        return self._opened().held.durable
 
     def table_position(self, table: TableSchema) -> Position | None:
         return self._held().tables.get(table.table)
@@ -166,8 +167,16 @@ class Kafka(Sink):
     def takes_log(self) -> bool:
         return True
 
-    def write_log(self, decoded: Iterable[Sequence[ChangeBatch]], upto: Position) -> list[Written]:
-        return self._write(decoded, "position", "", upto)
+    def key(self, table: TableSchema) -> Sequence[str]:
+        return event_key(self.form.options, table)
+
+    def write_log(
+        self,
+        decoded: Iterable[Sequence[ChangeBatch]],
+        upto: Position,
+        stopped: Mapping[str, Position] = NOTHING_STOPPED,
+    ) -> list[Written]:
+        return self._write(decoded, "position", "", upto, stopped)
 
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         done = self._write([batches], "tables", table.table, upto)
@@ -176,12 +185,20 @@ class Kafka(Sink):
     def advance(self, upto: Position) -> None:
         self._write([], "position", "", upto)
 
-    def _write(self, decoded: Iterable[Sequence[ChangeBatch]], kind: str, name: str, upto: Position) -> list[Written]:
+    def _write(
+        self,
+        decoded: Iterable[Sequence[ChangeBatch]],
+        kind: str,
+        name: str,
+        upto: Position,
+        stopped: Mapping[str, Position] | None = None,
+    ) -> list[Written]:
         """Everything that its topics do not have yet, and how far that is."""
         began = time.perf_counter()
         counts: Counter[str] = Counter()
 
         def send(writing: Writing) -> None:
+            counts.clear()
             for batches in decoded:
                 for batch in batches:
                     left = batch.between(writing.held.reached(batch.table), upto)
@@ -192,10 +209,31 @@ class Kafka(Sink):
             known = writing.held.position if kind == "position" else writing.held.tables.get(name)
             if known is None or known < upto:
                 writing.facts.append(writing.held.fact(kind, name, upto))
+            if stopped is not None:
+                writing.facts.extend(_catching_up(writing.held, upto, stopped))
 
         self._in_one_batch(send)
         seconds = time.perf_counter() - began
         return [Written(table, count, seconds) for table, count in counts.items()]
+
+    def write_late(self, table: TableSchema, batches: Sequence[ChangeBatch]) -> Written:
+        """What was sent is remembered in the same transaction: nothing is sent twice."""
+        began = time.perf_counter()
+        count = 0
+
+        def send(writing: Writing) -> None:
+            nonlocal count
+            count = 0
+            for batch in batches:
+                ids = [f"{table.table}@{commit}:{ordinal}" for commit, ordinal in batch.places]
+                left = batch.filter(pa.array([id_ not in writing.held.late for id_ in ids]))
+                if len(left):
+                    self._send(writing, left, batch)
+                    count += len(left)
+                    writing.facts.extend(writing.held.fact("late", id_, 1) for id_ in ids)
+
+        self._in_one_batch(send)
+        return Written(table.table, count, time.perf_counter() - began)
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -239,14 +277,15 @@ class Kafka(Sink):
     def _topic(self, table: TableSchema) -> str:
         return topic_name(self.form.options, *self.connector.topic_parts(table))
 
-    def _producer(self, transactional_id: str) -> Producer:
-        return Producer(self.client, self._positions.topic, transactional_id if self.options.exactly_once else None)
+    def _producer(self, transactional_id: str, *, one_by_one: bool = False) -> Producer:
+        name = transactional_id if self.options.exactly_once else None
+        return Producer(self.client, self._positions.topic, name, one_by_one=one_by_one)
 
-    def _opened(self) -> Writing:
+    def _opened(self, *, one_by_one: bool = False) -> Writing:
         """The producer. Whoever had its name before can write no more; then what is in the topic is the truth."""
         if self._writing is None:
             self._positions.ensure()
-            producer = self._producer(self._id)
+            producer = self._producer(self._id, one_by_one=one_by_one)
             self._writing = Writing(producer, self._positions.read())
         return self._writing
 
@@ -254,7 +293,18 @@ class Kafka(Sink):
         return self._writing.held if self._writing is not None else self._positions.read()
 
     def _in_one_batch(self, work: Callable[[Writing], None]) -> None:
-        writing = self._opened()
+        try:
+            self._attempt(work)
+        except Rejected as error:
+            if error.places:
+                raise
+            # A request of several records was refused: one by one they fit, or it is known which of them does not.
+            self._attempt(work, one_by_one=True)
+
+    def _attempt(self, work: Callable[[Writing], None], *, one_by_one: bool = False) -> None:
+        if one_by_one:
+            self._writing = None
+        writing = self._opened(one_by_one=one_by_one)
         writing.facts = []
         try:
             with writing.producer.batch(writing.facts):
@@ -263,6 +313,8 @@ class Kafka(Sink):
             # Whether it was stored, only the topic knows: it is asked again.
             self._writing = None
             raise
+        if one_by_one:
+            self._writing = None
         for key, value in writing.facts:
             writing.held.learn(key, value)
 
@@ -270,13 +322,32 @@ class Kafka(Sink):
         """Changes that are new, of the `whole` that was decoded."""
         if not len(batch):
             return
-        encoded = self.encoder.encode(batch, moment_of(batch, whole, time.time_ns()))
+        try:
+            encoded = self.encoder.encode(batch, moment_of(batch, whole, time.time_ns()))
+        except Drift as error:
+            error.table = batch.table.table
+            raise
+        except Unrepresentable as error:
+            error.places = self._refused(batch, whole)
+            raise
         for records in encoded.batches:
             for part in _by_topic(records):
                 topic = part.column("topic")[0].as_py()
                 self._owner(topic, batch.table)
                 self._partitions(writing, topic)
-                writing.producer.send(part, None if self.options.exactly_once else _event_ids(batch, part))
+                ids = None if self.options.exactly_once else _event_ids(batch, part)
+                writing.producer.send(part, ids, partial(_place, batch, part))
+
+    def _refused(self, batch: ChangeBatch, whole: ChangeBatch) -> tuple[tuple[int, int], ...]:
+        """The changes of which no event can be made; halving finds them."""
+        try:
+            self.encoder.encode(batch, moment_of(batch, whole, 0))
+        except Unrepresentable:
+            if len(batch) == 1:
+                return tuple(batch.places)
+            half = len(batch) // 2
+            return (*self._refused(batch.slice(0, half), whole), *self._refused(batch.slice(half), whole))
+        return ()
 
     def _send_boundaries(self, writing: Writing, batches: Sequence[ChangeBatch], upto: Position) -> None:
         """Where the transactions of a chunk begin and end (`provide.transaction.metadata`), in a topic of their own."""
@@ -289,8 +360,9 @@ class Kafka(Sink):
             self._partitions(writing, record.topic)
             texts = [pa.array([text], pa.string()) for text in (record.topic, record.key, record.value)]
             one = pa.RecordBatch.from_arrays([*texts, pa.nulls(1, HEADERS), pa.array([0])], schema=SCHEMA)
-            place = f"{boundary.position.commit}:{boundary.position.ordinal}"
-            writing.producer.send(one, None if self.options.exactly_once else pa.array([place]))
+            place = boundary.position.commit, boundary.position.ordinal
+            ids = None if self.options.exactly_once else pa.array([f"{place[0]}:{place[1]}"])
+            writing.producer.send(one, ids, lambda _number, place=place: place)  # type: ignore[misc]
 
     def _owner(self, topic: str, table: TableSchema) -> None:
         """Characters that Kafka does not allow become `_`: two tables may end in one topic unasked."""
@@ -314,6 +386,22 @@ class Kafka(Sink):
                 cause="rows go to other partitions from here on: who reads an old and a new one sees no order",
             )
         writing.facts.append(writing.held.fact("partitions", topic, now))
+
+
+def _catching_up(held: Held, upto: Position, stopped: Mapping[str, Position]) -> Iterator[Fact]:
+    """What the topic has to know of tables that stay behind: those that stop, and those that go on again."""
+    for name, at in stopped.items():
+        if held.stopped.get(name) != at:
+            yield held.fact("stopped", name, at)
+    for name in held.stopped.keys() - stopped.keys():
+        behind = held.position is not None and upto < held.position
+        yield held.fact("stopped", name, upto if behind else None)
+
+
+def _place(batch: ChangeBatch, records: pa.RecordBatch, number: int) -> tuple[int, int]:
+    """Where the change of the n-th record stands."""
+    change = records.column("change")[number].as_py()
+    return batch.slice(change, 1).places[0]
 
 
 def _by_topic(records: pa.RecordBatch) -> list[pa.RecordBatch]:

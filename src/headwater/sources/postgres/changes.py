@@ -39,6 +39,9 @@ class Changes:
             return self
         return Changes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
+    def of_rows(self, rows: range) -> Changes:
+        return Changes(*(getattr(self, name)[rows.start : rows.stop] for name in self.__dataclass_fields__))
+
 
 def scan(frames: Bytes, chunk: Chunk, runs: list[TableRun]) -> Changes:
     """Every change of the chunk, with the index of its table in `runs` (-1: not wanted)."""

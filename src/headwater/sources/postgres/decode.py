@@ -39,8 +39,9 @@ def decode(
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
     if not runs:
         return []
+    as_text = pa.types.is_decimal128 if numeric_as_text else _none
     if chunk.context.get("copy"):
-        return [_made(partial(_copied, chunk), schemas[runs[0].schema], numeric_as_text)]
+        return [_made(partial(_copied, chunk), schemas[runs[0].schema], as_text)]
     frames = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
@@ -49,18 +50,41 @@ def decode(
             raise Stop(f"a chunk of the log has {count} changes of {run.table}; its index says {run.changes}")
     timeline = PostgresTimeline(frames, chunk, schemas, changes)
     return [
-        _made(partial(_batch, frames, changes.of_run(i), timeline), schemas[run.schema], numeric_as_text)
+        _made(partial(_batch, frames, changes.of_run(i), timeline), schemas[run.schema], as_text)
         for i, run in enumerate(runs)
     ]
 
 
-def _made(make: Callable[[TableSchema], ChangeBatch], table: TableSchema, numeric_as_text: bool) -> ChangeBatch:
+def decode_rows(
+    chunk: Chunk, schemas: Mapping[str, TableSchema], run: int, rows: range, *, as_text: bool
+) -> ChangeBatch | None:
+    """See `Source.decode_rows`."""
+    if chunk.context.get("copy"):
+        return None
+    frames = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
+    changes = scan(frames, chunk, list(chunk.tables))
+    timeline = PostgresTimeline(frames, chunk, schemas, changes)
+    make = partial(_batch, frames, changes.of_run(run).of_rows(rows), timeline)
+    return _made(make, schemas[chunk.tables[run].schema], _any if as_text else _none)
+
+
+def _none(_kind: pa.DataType) -> bool:
+    return False
+
+
+def _any(kind: pa.DataType) -> bool:
+    return not pa.types.is_string(kind)
+
+
+def _made(
+    make: Callable[[TableSchema], ChangeBatch], table: TableSchema, as_text: Callable[[pa.DataType], bool]
+) -> ChangeBatch:
+    """The batch; a column with a value that does not fit becomes text if its type is one of those."""
     while True:
         try:
             return make(table)
         except Unrepresentable as error:
-            blamed = [c for c in table.columns if c.name == error.column and pa.types.is_decimal128(c.arrow)]
-            if not numeric_as_text or not blamed:
+            if not any(c.name == error.column and as_text(c.arrow) for c in table.columns):
                 raise
             casts = {f"{table.table}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
             table = with_cast(table, {**casts, f"{table.table}.{error.column}": "string"})

@@ -243,6 +243,14 @@ class Postgres(Source):
 
         return decode(chunk, schemas, tables, numeric_as_text=True)
 
+    @classmethod
+    def decode_rows(
+        cls, chunk: Chunk, schemas: Mapping[str, TableSchema], run: int, rows: range, *, as_text: bool
+    ) -> ChangeBatch | None:
+        from headwater.sources.postgres.decode import decode_rows
+
+        return decode_rows(chunk, schemas, run, rows, as_text=as_text)
+
     @staticmethod
     def positions(chunk: Chunk, tables: set[str] | None = None) -> list[Position]:
         from headwater.sources.postgres.decode import positions

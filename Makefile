@@ -65,6 +65,10 @@ test-mysql: $(VENV)/.dev ## All MySQL tests, on MariaDB 10.11, 11.4 and MySQL 8.
 	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest -q -k mysql -m server $(ARGS) tests/integration || exit 1; \
 	done
 
+.PHONY: test-kafka
+test-kafka: $(VENV)/.dev ## All Kafka tests, the slow ones too: broker and registry stopped, killed, secured (some minutes)
+	$(BIN)/pytest -q -m "server" $(ARGS) tests/contract
+
 .PHONY: faults
 faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)
 	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults

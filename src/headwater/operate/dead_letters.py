@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from headwater.dead_letters import DeadLetters, Letter
 from headwater.errors import Rejected, Usage
 from headwater.event import TableSchema
@@ -77,7 +79,7 @@ def _retry_table(
         if letter.void
     )
     chains = _chains([letter for letter in letters if not letter.void])
-    fit, odd = _parted(chains, lambda chain: all(_fits(letter, shape) for letter in chain))
+    fit, odd = _parted(chains, lambda chain: all(_fits(letter, shape, events=sink.writes_events) for letter in chain))
     for chain in odd:
         reason = "it holds a value as text that the table's column cannot: correct the row at the source, then drop it"
         yield from (Outcome(letter.id, letter.table, "waiting", reason) for letter in chain)
@@ -110,12 +112,11 @@ def _deliver(store: DeadLetters, sink: Sink, letters: Sequence[Letter], shape: T
         store.remove(letter)
 
 
-def _fits(letter: Letter, shape: TableSchema | None) -> bool:
-    """Whether every value has the type that its column has today."""
-    if shape is None:
-        return True
-    types = {column.name: column.arrow for column in shape.columns}
-    return all(types.get(column.name, column.arrow) == column.arrow for column in letter.change.table.columns)
+def _fits(letter: Letter, shape: TableSchema | None, *, events: bool) -> bool:
+    """Whether every value has the type that its column has today. Events are made of numbers as text too."""
+    types = {} if shape is None else {column.name: column.arrow for column in shape.columns}
+    odd = [column for column in letter.change.table.columns if types.get(column.name, column.arrow) != column.arrow]
+    return all(events and pa.types.is_decimal128(types[column.name]) for column in odd)
 
 
 def _chains(letters: Sequence[Letter]) -> list[list[Letter]]:

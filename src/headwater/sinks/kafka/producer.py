@@ -7,6 +7,7 @@ when it ended with one, no reader of committed records sees any of them (transac
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -92,10 +93,10 @@ class Producer:
             for key, value in facts:
                 self._produce(self.position_topic, value, key, 0, None)
             failpoint("kafka.before_commit")
+            # Before the commit, which would wait in vain for what is queued behind a record that was refused.
+            self._flush()
             if self._transactional:
                 self._call(self._kafka.commit_transaction, COMMIT_SECONDS, doing="cannot commit a transaction")
-            else:
-                self._flush()
             failpoint("kafka.after_commit")
         except BaseException:
             self._abort()
@@ -109,9 +110,13 @@ class Producer:
             raise self._failure(*self._failed)
 
     def _flush(self) -> None:
-        while self._kafka.flush(1.0):
-            if self._failed is not None:
-                break
+        fewest, since = len(self._kafka) + 1, time.monotonic()
+        while (left := self._kafka.flush(0.1)) and self._failed is None:
+            if left < fewest:
+                fewest, since = left, time.monotonic()
+            elif time.monotonic() - since > COMMIT_SECONDS:
+                where = self.client.options.bootstrap_servers
+                raise Retry(f"Kafka at {where} has taken no record for {COMMIT_SECONDS:.0f} s", cause=f"{left} wait")
         if self._failed is not None:
             raise self._failure(*self._failed)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ from tests.contract.test_sinks import BEGIN, ORDERS, begun, write
 from tests.unit.sinks.lake_of_orders import Changes, row
 
 from headwater.errors import Rejected, Retry, Stop, Usage
+from headwater.event import Position
 from headwater.options import parse_options
 from headwater.sinks.kafka import Kafka, KafkaOptions
 from headwater.sinks.kafka.plain import key_partition
+from headwater.sources.postgres.debezium import PostgresConnector
+from headwater.testing.certificates import write_certificates
 from headwater.testing.kafka import KafkaServer
 
 pytestmark = pytest.mark.server
@@ -257,3 +261,35 @@ def test_what_is_aborted_is_hidden_from_readers_of_committed_records(topics: Kaf
 
     assert topics.records(ORDERS) == []
     assert len(read_topic(topics.kafka, topics.topic(ORDERS), committed=False)) <= 1
+
+
+def test_a_broker_with_tls_and_a_password_is_written_to(topics: KafkaTopics, tmp_path: Path) -> None:
+    sink = topics.sink(topics.kafka.secured("shop", "the-password"))
+    sink.position()
+    sink.load(ORDERS, [], BEGIN)
+
+    write(sink, Changes(ORDERS).insert(**row(1)))
+
+    assert topics.rows(ORDERS) == [row(1)]
+    other = tmp_path / "other"
+    other.mkdir()
+    write_certificates(other)
+    strange = {**topics.kafka.secured("shop", "the-password"), "ssl.ca.location": str(other / "ca.pem")}
+    with pytest.raises(Stop, match="refuses us") as raised:
+        topics.sink(strange).position()
+    assert "certificate" in str(raised.value)
+    assert "the-password" not in str(raised.value)
+
+
+def test_a_heartbeat_is_sent_when_nothing_else_happens_and_not_more_often_than_asked(topics: KafkaTopics) -> None:
+    sink = topics.sink()
+    sink.use_events(topics.options, (), partial(PostgresConnector, "db"), heartbeat_ms=60_000)
+    sink.position()
+
+    sink.write_log([], Position(100, 0))
+    sink.write_log([], Position(200, 0))
+
+    [beat] = read_topic(topics.kafka, f"__debezium-heartbeat.{topics.pipeline}")
+    assert beat.key == {"serverName": topics.pipeline}
+    assert beat.value["ts_ms"] > 0
+    assert topics.sink().position() == Position(200, 0)

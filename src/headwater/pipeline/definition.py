@@ -175,7 +175,7 @@ def _transformed(sink: Sink, chain: Chain, debezium: DebeziumOptions, source: So
     """The sink behind the transforms; one that carries events applies column options and event transforms itself."""
     use = getattr(sink, "use_events", None)
     if use is not None:
-        use(debezium, chain.events, partial(_connector, source))
+        use(debezium, chain.events, partial(_connector, source), source.options.heartbeat_interval_ms)
         return TransformedSink(sink, chain) if chain.changes else sink
     if chain.events:
         raise Usage(

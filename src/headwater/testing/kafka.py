@@ -1,4 +1,5 @@
-"""A real Kafka broker for tests and benchmarks: one node (KRaft), plain or with SASL, jars fetched at first use."""
+"""A real Kafka broker for tests and benchmarks: one node (KRaft), plain or with TLS and SASL, jars fetched at first
+use."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headwater.errors import Retry
+from headwater.testing.certificates import write_certificates
 from headwater.testing.download import Artifact, fetch, java
 from headwater.testing.java import JavaServer
 from headwater.testing.process import free_port
@@ -36,7 +38,7 @@ SETTINGS = {
 
 
 class KafkaServer(JavaServer):
-    """One broker. `settings` go over SETTINGS; `users` (name → password) get a second listener, with SASL/PLAIN."""
+    """One broker. `settings` go over SETTINGS; `users` (name → password) get a second listener, with SASL over TLS."""
 
     title = "Kafka broker"
 
@@ -55,8 +57,9 @@ class KafkaServer(JavaServer):
         """Settings of a client that has to log in."""
         return {
             "bootstrap.servers": f"127.0.0.1:{self._secure}",
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.directory / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": user,
             "sasl.password": password,
         }
@@ -82,21 +85,34 @@ class KafkaServer(JavaServer):
             "listeners": ",".join(listeners.values()),
             "advertised.listeners": ",".join(text for name, text in listeners.items() if name != "CONTROLLER"),
             "inter.broker.listener.name": "CLIENT",
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,SECURE:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.directory / "data"),
         }
         if self._users:
-            module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-            known = " ".join(f'user_{user}="{word}"' for user, word in self._users.items())
-            found["sasl.enabled.mechanisms"] = "PLAIN"
-            found["listener.name.secure.plain.sasl.jaas.config"] = f"{module} {known};"
+            module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            found["sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
+            found["listener.name.secure.scram-sha-512.sasl.jaas.config"] = module
+            found["listener.name.secure.ssl.keystore.type"] = "PEM"
+            found["listener.name.secure.ssl.keystore.location"] = str(write_certificates(self.directory))
         return found
 
     def _format(self, jars: Path, properties: Path) -> None:
         # Not beginning with a hyphen: the tool would take it for an option.
         cluster = "H" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-        command = [java(), "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
-        done = subprocess.run([*command, str(properties)], capture_output=True, text=True, check=False)
+        command = [
+            java(),
+            "-cp",
+            f"{jars}/*",
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster,
+            "-c",
+            str(properties),
+        ]
+        for user, word in self._users.items():
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={word}]"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Retry("Kafka's storage could not be formatted", cause=(done.stdout + done.stderr).strip()[-2000:])
 

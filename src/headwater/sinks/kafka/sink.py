@@ -24,6 +24,7 @@ from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.formats.connector import Connector, Run
 from headwater.formats.debezium_json import event_key
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import Record, heartbeat_record
 from headwater.formats.flat_records import FlatRecords
 from headwater.formats.names import topic_name
 from headwater.formats.record import HEADERS, SCHEMA
@@ -48,6 +49,8 @@ class EventForm:
     options: DebeziumOptions
     transforms: tuple[EventTransform, ...]
     connector: Callable[[], Connector]
+    # How often a sign of life goes to the heartbeat topic; 0: never.
+    heartbeat_ms: int = 0
 
 
 @dataclass
@@ -71,6 +74,7 @@ class Kafka(Sink):
         self.pipeline = pipeline
         self._form: EventForm | None = None
         self._writing: Writing | None = None
+        self._last_beat = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         connections = ("_writing", "client", "encoder", "topics")
@@ -79,7 +83,11 @@ class Kafka(Sink):
         return {**{name: part for name, part in self.__dict__.items() if name not in connections}, "_writing": None}
 
     def use_events(
-        self, options: DebeziumOptions, transforms: Sequence[EventTransform], connector: Callable[[], Connector]
+        self,
+        options: DebeziumOptions,
+        transforms: Sequence[EventTransform],
+        connector: Callable[[], Connector],
+        heartbeat_ms: int = 0,
     ) -> None:
         """How events look; the definition calls this before anything is written."""
         if transforms and self.options.format == "flat":
@@ -92,7 +100,7 @@ class Kafka(Sink):
                 f"sink {self.name!r}: transaction metadata cannot be written as Avro yet",
                 "set provide.transaction.metadata: false, or use format: debezium-json",
             )
-        self._form = EventForm(options, tuple(transforms), connector)
+        self._form = EventForm(options, tuple(transforms), connector, heartbeat_ms)
 
     @property
     def form(self) -> EventForm:
@@ -210,6 +218,7 @@ class Kafka(Sink):
             if known is None or known < upto:
                 writing.facts.append(writing.held.fact(kind, name, upto))
             if stopped is not None:
+                self._send_heartbeat(writing, upto)
                 writing.facts.extend(_catching_up(writing.held, upto, stopped))
 
         self._in_one_batch(send)
@@ -356,13 +365,24 @@ class Kafka(Sink):
             return
         found = list(boundaries(self.form.options, orders, writing.held.position, upto))
         for boundary in sorted(found, key=lambda boundary: (boundary.position, not boundary.opens)):
-            record = boundary.record
-            self._partitions(writing, record.topic)
-            texts = [pa.array([text], pa.string()) for text in (record.topic, record.key, record.value)]
-            one = pa.RecordBatch.from_arrays([*texts, pa.nulls(1, HEADERS), pa.array([0])], schema=SCHEMA)
-            place = boundary.position.commit, boundary.position.ordinal
-            ids = None if self.options.exactly_once else pa.array([f"{place[0]}:{place[1]}"])
-            writing.producer.send(one, ids, lambda _number, place=place: place)  # type: ignore[misc]
+            self._send_record(writing, boundary.record, boundary.position)
+
+    def _send_heartbeat(self, writing: Writing, upto: Position) -> None:
+        """A sign of life that consumers can wait for, however quiet the tables are (`heartbeat.interval.ms`)."""
+        now = time.monotonic()
+        if self.options.format != "debezium-json" or not self.form.heartbeat_ms:
+            return
+        if now - self._last_beat >= self.form.heartbeat_ms / 1000:
+            self._last_beat = now
+            self._send_record(writing, heartbeat_record(self.form.options, time.time_ns() // 1_000_000), upto)
+
+    def _send_record(self, writing: Writing, record: Record, at: Position) -> None:
+        """A record that is no row change."""
+        self._partitions(writing, record.topic)
+        texts = [pa.array([text], pa.string()) for text in (record.topic, record.key, record.value)]
+        one = pa.RecordBatch.from_arrays([*texts, pa.nulls(1, HEADERS), pa.array([0])], schema=SCHEMA)
+        ids = None if self.options.exactly_once else pa.array([f"{at.commit}:{at.ordinal}"])
+        writing.producer.send(one, ids, lambda _number: (at.commit, at.ordinal))
 
     def _owner(self, topic: str, table: TableSchema) -> None:
         """Characters that Kafka does not allow become `_`: two tables may end in one topic unasked."""

@@ -111,6 +111,16 @@ def test_a_second_run_fences_the_first_and_goes_on_where_it_was(topics: KafkaTop
     assert ops(topics.records(ORDERS)) == ["c", "c"]
 
 
+def test_whoever_only_looks_shuts_nobody_out(topics: KafkaTopics) -> None:
+    sink = begun(topics)
+
+    assert topics.sink().seen_position() == BEGIN
+    assert topics.sink().table_position(ORDERS) == BEGIN
+
+    write(sink, Changes(ORDERS).insert(**row(1)))
+    assert ops(topics.records(ORDERS)) == ["c"]
+
+
 SCRIPT = """
     import pickle, sys
     sink, table, batch, upto = pickle.load(open(sys.argv[1], "rb"))

@@ -1,4 +1,4 @@
-"""A whole pipeline into Kafka: snapshot and stream, killed and started again."""
+"""A whole pipeline into Kafka and Delta: snapshot and stream, killed and started again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.contract.targets import Record, read_topic
+from tests.lake import assert_lake_equals_source
 
 from headwater.testing.kafka import KafkaServer
 from headwater.testing.pipeline import PipelineProcess
@@ -46,6 +47,7 @@ def test_snapshot_and_stream_arrive_exactly_once_however_often_the_run_is_killed
             },
             "sinks": [
                 {"type": "kafka", "bootstrap.servers": kafka.bootstrap, "partitions": 2},
+                {"type": "delta", "path": str(tmp_path / "lake")},
             ],
         },
     )
@@ -60,6 +62,7 @@ def test_snapshot_and_stream_arrive_exactly_once_however_often_the_run_is_killed
     finally:
         pipeline.close()
 
+    assert_lake_equals_source(database, tmp_path / "lake", ["public.orders"])
     records = read_topic(kafka, f"{prefix}.public.orders")
     rows = database.execute("select id, note from orders")
     assert current(records) == {key: {"id": key, "note": note} for key, note in rows}

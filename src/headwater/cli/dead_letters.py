@@ -84,7 +84,7 @@ def list_letters(letters: list[Letter], *, as_json: bool) -> int:
     for name in ("id", "table", "op", "row", "why"):
         table.add_column(name, no_wrap=True)
     for letter in letters:
-        why = "void: its table was truncated since" if letter.void else letter.reason["what"]
+        why = "void: its table was truncated or loaded anew since" if letter.void else letter.reason["what"]
         table.add_row(letter.id, letter.table, letter.to_json()["op"], " → ".join(letter.keys) or "-", why)
     Console(highlight=False, soft_wrap=True, width=500, markup=False).print(table)
     return 0

@@ -32,7 +32,7 @@ class Letter:
     reason: dict[str, Any]
     follows: Position | None
     change: ChangeBatch
-    # The table was truncated since: there is nothing left that this change could be applied to.
+    # The table was truncated or loaded anew since: there is nothing left that this change could be applied to.
     void: bool = False
 
     @property

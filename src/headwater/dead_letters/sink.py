@@ -67,6 +67,11 @@ class DeadLetterSink(WrappedSink):
         """Keep changes aside that could not even be decoded for this sink."""
         self.letters.add(letters_of(self.name, batch, range(len(batch)), self._key(batch.table), error))
 
+    def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
+        self.inner.load(table, receipts, upto)
+        # What waited before is in the snapshot.
+        self.letters.void(table.table, upto)
+
     # -- table by table ------------------------------------------------------------------------------
 
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:

@@ -74,7 +74,7 @@ def _retry_table(
 ) -> Iterator[Outcome]:
     """All of a table at once; when that is refused, row by row."""
     yield from (
-        Outcome(letter.id, letter.table, "waiting", "its table was truncated since: drop it")
+        Outcome(letter.id, letter.table, "waiting", "its table was truncated or loaded anew since: drop it")
         for letter in letters
         if letter.void
     )

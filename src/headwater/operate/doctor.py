@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from headwater.dead_letters import DeadLetters
 from headwater.errors import HeadwaterError
 from headwater.event import TableSchema
 from headwater.journal import Journal, JournalReader
@@ -93,12 +94,15 @@ def sink_findings(definition: Definition) -> Iterator[Finding]:
     for name, sink in definition.sinks.items():
         try:
             yield from sink.check(tables)
-            position = sink.position()
+            position = sink.seen_position()
         except HeadwaterError as error:
             yield Finding(f"sink {name}", _ERROR, error.what, "; ".join(error.remedies))
             continue
         said = "holds nothing yet" if position is None else f"holds everything up to {position.resume or position}"
         yield Finding(f"sink {name}", _OK, said)
+        if letters := DeadLetters(definition.state, name).count():
+            text = f"{letters:,} changes were refused, or wait behind one that was"
+            yield Finding(f"sink {name}", _WARNING, text, "See: headwater dead-letters list FILE")
 
 
 def spark() -> Iterator[Finding]:

@@ -99,6 +99,10 @@ class Sink(ABC):
         """The position this sink as a whole has reached; None before the first. Asked once at start, by the one run
         that is to write: who wrote before must not be able to from then on, where the target can see to that."""
 
+    def seen_position(self) -> Position | None:
+        """What `position` says, for somebody who does not write: changes nothing and shuts nobody out."""
+        return self.position()
+
     @abstractmethod
     def table_position(self, table: TableSchema) -> Position | None:
         """The position one table has reached; None when the table was never loaded."""
@@ -213,6 +217,9 @@ class WrappedSink(Sink):
 
     def position(self) -> Position | None:
         return self.inner.position()
+
+    def seen_position(self) -> Position | None:
+        return self.inner.seen_position()
 
     def table_position(self, table: TableSchema) -> Position | None:
         return self.inner.table_position(table)

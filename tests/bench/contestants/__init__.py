@@ -2,6 +2,7 @@
 
 from .copy import ParallelCopy
 from .debezium import DebeziumEngine
+from .kafka import DebeziumConnect, StreamToKafka
 from .latency import DeltaLatency, ForeachBatchLatency
 from .many_tables import ManyTables
 from .mysql_snapshot import DebeziumSnapshot, MySqlSnapshotToDelta
@@ -19,6 +20,9 @@ CONTESTANTS = (
     StreamToNoop("stream-json", typed=False),
     StreamToDelta("stream-append", mode="append"),
     StreamToDelta("stream-upsert", mode="upsert"),
+    StreamToKafka("kafka-json", form="debezium-json"),
+    StreamToKafka("kafka-avro", form="debezium-avro"),
+    DebeziumConnect(),
     ParallelCopy(),
     SnapshotToDelta(),
     DeltaLatency("latency-append", mode="append"),

@@ -117,8 +117,10 @@ class Producer:
             elif time.monotonic() - since > COMMIT_SECONDS:
                 where = self.client.options.bootstrap_servers
                 raise Retry(f"Kafka at {where} has taken no record for {COMMIT_SECONDS:.0f} s", cause=f"{left} wait")
-        if self._failed is not None:
-            raise self._failure(*self._failed)
+        if self._failed is None or (self._transactional and self._failed[0].code() not in TOO_LARGE | GONE):
+            # Why a transaction as a whole fails, its commit says better: that it was fenced, say.
+            return
+        raise self._failure(*self._failed)
 
     def _abort(self) -> None:
         """Best effort: whoever caught the error makes a new producer, which ends what this one left open."""

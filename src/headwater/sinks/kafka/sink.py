@@ -166,6 +166,9 @@ class Kafka(Sink):
         """Fences whoever wrote before: also what a killed run left open ends here, and not when its time is up."""
         return self._opened().held.durable
 
+    def seen_position(self) -> Position | None:
+        return self._positions.read().durable
+
     def table_position(self, table: TableSchema) -> Position | None:
         return self._held().tables.get(table.table)
 

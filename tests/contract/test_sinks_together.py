@@ -72,7 +72,9 @@ class Pair:
         capsys.readouterr()
         action, *rest = words or ("list",)
         main(["dead-letters", action, str(self.pipeline.file), *rest, "--json"])
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        said = capsys.readouterr()
+        assert not said.err
+        return [json.loads(line) for line in said.out.splitlines()]
 
 
 @pytest.fixture
@@ -142,6 +144,7 @@ def _set_max_bytes(kafka: KafkaServer, topic: str, size: str) -> None:
         done.result()
 
 
+@pytest.mark.slow
 def test_retrying_twice_delivers_once(
     database: Any, kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_table_that_drifts_stops_alone_and_goes_on_exactly_where_it_was(
         assert pair.lake_of("items") == {id_: note for _op, id_, note in items}
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_away_at_the_start_does_not_hold_the_other(pair: Pair, tmp_path: Path) -> None:
     with TcpProxy(pair.kafka.port) as proxy:
         proxy.refuse = True
@@ -235,6 +239,7 @@ def test_a_sink_that_is_away_at_the_start_does_not_hold_the_other(pair: Pair, tm
     assert [one[:2] for one in pair.topic("orders")] in ([("r", 1), ("c", 2)], [("r", 1), ("r", 2)])
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_down_or_slow_is_seen_to_lag_and_catches_up(pair: Pair) -> None:
     fault = pair.pipeline.state / "sink_fault.json"
     pair.pipeline.start()
@@ -253,6 +258,7 @@ def test_a_sink_that_is_down_or_slow_is_seen_to_lag_and_catches_up(pair: Pair) -
     assert pair.pipeline.stop() == 0, pair.pipeline.output()
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_added_begins_with_a_snapshot_and_disturbs_nobody(pair: Pair, tmp_path: Path) -> None:
     kafka = pair.sinks.pop()
     pair.rewrite(tmp_path)

@@ -24,6 +24,7 @@ from headwater.options import parse_options
 from headwater.sinks.kafka import Kafka, KafkaOptions
 from headwater.sinks.kafka.plain import key_partition
 from headwater.sources.postgres.debezium import PostgresConnector
+from headwater.testing import wait_until
 from headwater.testing.certificates import write_certificates
 from headwater.testing.kafka import KafkaServer
 
@@ -195,6 +196,27 @@ def test_a_topic_that_was_deleted_is_for_a_person(topics: KafkaTopics) -> None:
     again.position()
     with pytest.raises(Stop, match="has disappeared"):
         write(again, Changes(ORDERS, commit=200).insert(**row(2)))
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_deleted_under_a_running_sink_is_for_a_person(topics: KafkaTopics) -> None:
+    sink = topics.sink({"topic.metadata.propagation.max.ms": "1000", "message.timeout.ms": "5000"})
+    sink.position()
+    sink.load(ORDERS, [], BEGIN)
+    write(sink, Changes(ORDERS).insert(**row(1)))
+    admin = AdminClient({"bootstrap.servers": topics.kafka.bootstrap})
+    admin.delete_topics([topics.topic(ORDERS)])[topics.topic(ORDERS)].result()
+
+    def stops() -> bool:
+        try:
+            write(sink, Changes(ORDERS, commit=200).insert(**row(2)))
+        except Retry:
+            return False
+        except Stop as error:
+            return "has disappeared" in str(error)
+        raise AssertionError("it was written to a topic that is not there")
+
+    wait_until(stops, 60, "the sink notices")
 
 
 def test_another_count_of_partitions_is_for_a_person(topics: KafkaTopics) -> None:

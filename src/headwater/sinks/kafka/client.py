@@ -127,6 +127,10 @@ class Client:
             self._partitions[topic] = known[topic]
         return self._partitions[topic]
 
+    def forget_topics(self) -> None:
+        """Look again: something went wrong, and topics may have been deleted or changed since."""
+        self._partitions.clear()
+
     def create(self, topic: str, partitions: int, config: dict[str, str]) -> dict[str, int]:
         """Create a topic, unless somebody else was first, and wait until it shows among the `topics`."""
         new = NewTopic(topic, partitions, self.options.replication or -1, config=config)

@@ -324,6 +324,7 @@ class Kafka(Sink):
         except BaseException:
             # Whether it was stored, only the topic knows: it is asked again.
             self._writing = None
+            self.client.forget_topics()
             raise
         if one_by_one:
             self._writing = None

@@ -47,6 +47,7 @@ class Run:
         self._say = say
         self._stopping = False
         self._loading = threading.Lock()
+        self._settled = False
 
     def stop(self) -> None:
         """Finish the batch that is under way, then end."""
@@ -153,7 +154,8 @@ class Run:
         wait_for_tail(self.journal, tail)
         self.openings = openings
         for opening in openings:
-            opening.start(partial(self._open, spark, opening, tables, begin, target))
+            lacks = missing.get(opening.name)
+            opening.start(partial(self._open, spark, opening, tables if lacks is None else lacks, begin, target))
 
     def _missing(self, sink: Sink, tables: list[TableSchema]) -> list[TableSchema]:
         return [table for table in tables if self._loads and sink.table_position(table) is None]
@@ -161,14 +163,14 @@ class Run:
     def _open(
         self, spark: Any, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None
     ) -> None:
-        """In the sink's own thread."""
+        """In the sink's own thread: those of the tables that it does not have are loaded, then it streams."""
         name, sink = opening.name, opening.sink
         while not opening.ask(self._say):
             opening.settled.set()
             self._pause(opening.patience())
         load = partial(self._load, spark, name, sink) if self._loads else None
-        if load is not None and (missing := self._missing(sink, tables)):
-            load(missing)
+        if load is not None and tables:
+            load(tables)
         self._end_if_stopping()
         if opening.position is None:
             # From here on a restart knows that this sink has begun.
@@ -210,6 +212,9 @@ class Run:
 
     def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
         """Copy tables that a sink does not have yet."""
+        wanted = self._missing(sink, wanted)
+        if not wanted:
+            return
         self.status.phase = f"loading {len(wanted)} tables"
         self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
 
@@ -219,11 +224,10 @@ class Run:
             self._end_if_stopping()
 
         for attempt in range(1, LOAD_ATTEMPTS + 1):
-            missing = [table for table in wanted if sink.table_position(table) is None]
             try:
                 # One at a time: a snapshot is the source's, and there is one source.
                 with self._loading:
-                    self._copy_tables(spark, sink, missing, progress)
+                    self._copy_tables(spark, sink, wanted, progress)
                 break
             except Retry as error:
                 # Truncated or rewritten under the snapshot, or the connection that held it broke.
@@ -233,6 +237,9 @@ class Run:
                 with self._loading:
                     self.definition.source.close()
                 self._pause(attempt)
+                wanted = self._missing(sink, wanted)
+        if self._settled:
+            self.status.phase = "streaming"
 
     def _copy_tables(
         self, spark: Session, sink: Sink, tables: list[TableSchema], progress: Callable[[str, int], None]
@@ -286,10 +293,13 @@ class Run:
 
     def _settle(self) -> None:
         """Once every sink streams, or has said why it does not yet."""
-        if self.status.phase != "streaming" and all(opening.settled.is_set() for opening in self.openings):
+        if not self._settled and all(opening.settled.is_set() for opening in self.openings):
+            self._settled = True
             self.status.phase = "streaming"
-            with self._loading:
+            # A sink that was away may be loading: then what it needs stays until the end.
+            if self._loading.acquire(blocking=False):
                 self.definition.source.close()
+                self._loading.release()
 
     def _raise_drift(self) -> None:
         """Everything else is delivered: what stopped is the last word."""

@@ -111,7 +111,7 @@ class Producer:
 
     def _flush(self) -> None:
         fewest, since = len(self._kafka) + 1, time.monotonic()
-        while (left := self._kafka.flush(0.1)) and self._failed is None:
+        while (left := self._unsent(0.1)) and self._failed is None:
             if left < fewest:
                 fewest, since = left, time.monotonic()
             elif time.monotonic() - since > COMMIT_SECONDS:
@@ -121,6 +121,14 @@ class Producer:
             # Why a transaction as a whole fails, its commit says better: that it was fenced, say.
             return
         raise self._failure(*self._failed)
+
+    def _unsent(self, seconds: float) -> int:
+        """How many records still wait after this long."""
+        try:
+            return self._kafka.flush(seconds)
+        except KafkaException as error:
+            # Fatal: another instance has taken over, say.
+            raise self.client.error(error, "cannot send records") from error
 
     def _abort(self) -> None:
         """Best effort: whoever caught the error makes a new producer, which ends what this one left open."""

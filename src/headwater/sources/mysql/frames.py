@@ -27,7 +27,7 @@ from headwater.sources.mysql.position import (
     at,
     file_address,
 )
-from headwater.sources.mysql.statement import Kind, classify, truncated
+from headwater.sources.mysql.statement import Kind, classify, dropped, truncated
 from headwater.sources.mysql.table_map import TableMap, parse_table_id, parse_table_map
 
 # A chunk is closed at this size, in the middle of a transaction if need be.
@@ -440,9 +440,12 @@ class ChunkBuilder:
                 self._refuse_change(query)
                 self._end_single(header)
             case Kind.TRUNCATE:
-                self._truncate(query)
+                self._empty(truncated(query.text, query.database))
                 self._end_single(header)
             case Kind.DEFINITION:
+                # A table that is made again under the name begins without the rows of the one before.
+                for name in dropped(query.text, query.database):
+                    self._empty(name)
                 self._define(query)
                 self._end_single(header)
             case Kind.DEFINITION_WITH_ROWS:
@@ -471,8 +474,8 @@ class ChunkBuilder:
         verb = re.split(r"\W", query.text.strip(), maxsplit=1)[0].upper()
         raise self._not_rows(f"{verb} in database {query.database!r}")
 
-    def _truncate(self, query: binlog.Query) -> None:
-        name = truncated(query.text, query.database)
+    def _empty(self, name: tuple[str, str]) -> None:
+        """All rows of a table are gone at once."""
         place = self._tables.find(name)
         if place is None or self._tables.schemas[place] is None:
             schema = self._find(*name)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pymysql
+from pymysql.constants import ER
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position, TableSchema
@@ -28,6 +29,7 @@ from headwater.sources.mysql.table_map import TableMap
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
 # In COM_BINLOG_DUMP_GTID: the set of GTIDs decides where to begin.
 _BY_GTID = 0x04
+_FORBIDDEN = (ER.ACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR)
 # A chunk is handed on this long after the last one: under load, fewer and larger ones.
 GATHER_SECONDS = 0.05
 # A log that moves without captured changes says so this often: after so many bytes, or seconds.
@@ -77,6 +79,10 @@ class MySqlLog(Log):
             self._packets = Packets(self._server.connection)
         except pymysql.Error as error:
             self._server.close()
+            code, text = (*error.args, "")[:2]
+            if code in _FORBIDDEN:
+                # The password was right: it has let us in. What the server says is that of a wrong one.
+                raise dump_error(code, str(text), progress) from error
             raise server_error(error, self._server.address) from error
         except BaseException:
             self._server.close()
@@ -313,7 +319,7 @@ def dump_error(code: int, text: str, progress: Progress) -> HeadwaterError:
         if "impossible position" in lower or "bogus data" in lower or "event truncated" in lower:
             return Stop(f"the server's log has no event at {where}", anew, cause=text)
         return Stop(f"the server cannot send its log from {where}: {text}", anew)
-    if code in (1227, 1045):
+    if code in _FORBIDDEN:
         return Stop(
             f"the account may not read the log: {text}",
             "grant replication slave, replication client on *.* to …;",

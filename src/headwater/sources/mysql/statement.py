@@ -31,8 +31,10 @@ class Kind(Enum):
 # Comments, and the marks that servers put around what only some versions understand.
 _NOISE = re.compile(r"(?:\s+|/\*(?!!|M!).*?\*/|/\*M?!\d*|\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))+", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]+")
-_NAME = r"(?:`(?:[^`]|``)+`|[^\s`.;/*]+)"
+_NAME = r"(?:`(?:[^`]|``)+`|[^\s`.,;/*]+)"
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?({_NAME})(?:\s*\.\s*({_NAME}))?", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
+_DROPPED = re.compile(rf"({_NAME})(?:\s*\.\s*({_NAME}))?\s*(,?)\s*")
 
 _CHANGES = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"))
 
@@ -77,6 +79,18 @@ def truncated(text: str, database: str) -> tuple[str, str]:
         raise Stop(f"the log has a TRUNCATE that is not understood: {text[:200]!r}")
     names = [_unquoted(name) for name in found.groups() if name]
     return (names[0], names[1]) if len(names) == 2 else (database, names[0])
+
+
+def dropped(text: str, database: str) -> list[tuple[str, str]]:
+    """(database, table) of everything that a DROP TABLE drops; nothing for another statement, or temporary tables."""
+    rest = _start(text)
+    begin = _DROP.match(rest)
+    found: list[tuple[str, str]] = []
+    while begin is not None and (name := _DROPPED.match(rest, begin.end())) is not None:
+        first, second, more = name.groups()
+        found.append((_unquoted(first), _unquoted(second)) if second else (database, _unquoted(first)))
+        begin = name if more else None
+    return found
 
 
 def _start(text: str) -> str:

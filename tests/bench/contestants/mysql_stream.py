@@ -24,6 +24,8 @@ from ..contestant import Contestant, NotAvailable, Run
 from ..headwater import drive, last_error
 from ..mysql_workload import DATABASE, MySqlWorkload
 
+# At 20,000 rows/s the whole backlog would take longer than everybody else together.
+SLOW_SECONDS = 20
 _DUMP = 0x12
 # Send what there is, then an end instead of waiting for more.
 _NON_BLOCKING = 1
@@ -72,12 +74,14 @@ stream = BinLogStreamReader(
 begun, rows = time.perf_counter(), 0
 for event in stream:
     rows += len(event.rows)
+    if time.perf_counter() - begun > order["seconds"]:
+        break
 print(json.dumps({"seconds": time.perf_counter() - begun, "rows": rows}))
 """
 
 
 class PythonMysqlReplication(Contestant[MySqlWorkload]):
-    """What Python has had for this: every row a dict."""
+    """What Python has had for this: every row a dict. It reads for a while, not to the end."""
 
     workload = MySqlWorkload
     name = "mysql-replication"
@@ -89,7 +93,8 @@ class PythonMysqlReplication(Contestant[MySqlWorkload]):
         if importlib.util.find_spec("pymysqlreplication") is None:
             raise NotAvailable("the package mysql-replication is not installed")
         connection = {"host": "127.0.0.1", "port": workload.server.port, "user": "root", "passwd": ""}
-        order = {"connection": connection, "file": workload.begin[0], "offset": workload.begin[1]}
+        place = {"file": workload.begin[0], "offset": workload.begin[1]}
+        order = {"connection": connection, **place, "seconds": SLOW_SECONDS}
         log = directory / "replication.log"
         with log.open("w") as errors:
             done = subprocess.run(
@@ -103,9 +108,9 @@ class PythonMysqlReplication(Contestant[MySqlWorkload]):
         if done.returncode:
             raise NotAvailable(f"python-mysql-replication ended with {done.returncode}: {last_error(log)}")
         measured = json.loads(done.stdout.splitlines()[-1])
-        if measured["rows"] != workload.changes:
-            raise NotAvailable(f"{measured['rows']:,} of {workload.changes:,} changes came")
-        return Run(measured["seconds"], workload.changes)
+        if not measured["rows"]:
+            raise NotAvailable("python-mysql-replication read nothing")
+        return Run(measured["seconds"], measured["rows"])
 
 
 class DebeziumBinlog(Contestant[MySqlWorkload]):

@@ -15,6 +15,7 @@ from headwater.sources.base import Severity
 from headwater.sources.mysql.connection import connect, replica_id
 from headwater.sources.mysql.log import ServerIdTaken
 from headwater.sources.mysql.position import parse_progress
+from headwater.sources.mysql.state import binlog_files, unread_bytes, written_file
 from headwater.testing import wait_until
 from headwater.testing.mysql import MySqlServer
 
@@ -213,6 +214,29 @@ def test_rows_that_a_session_logged_otherwise_stop_the_log(mysql: MySqlServer, s
             read_up(source, log)
 
 
+def test_xa_transactions_are_read_in_one_phase_passed_over_elsewhere_and_otherwise_refused(
+    mysql: MySqlServer, schema: str
+) -> None:
+    mysql.execute(f"create table {schema}.t (id int primary key)", f"create table {schema}.other (id int primary key)")
+    source = source_of(mysql, schema, tables=[f"{schema}.t"])
+    with reading(source) as log:
+        mysql.execute(
+            "xa start 'a'", "insert into t values (1)", "xa end 'a'", "xa commit 'a' one phase", database=schema
+        )
+        for n, end in enumerate(("commit", "rollback")):
+            mysql.execute(
+                "xa start 'b'", f"insert into other values ({n})", "xa end 'b'", "xa prepare 'b'", database=schema
+            )
+            mysql.execute(f"xa {end} 'b'")
+        mysql.execute(f"insert into {schema}.t values (2)")
+        assert [row["after"]["id"] for row in changes(source, log)] == [1, 2]
+
+        mysql.execute("xa start 'c'", "insert into t values (3)", "xa end 'c'", "xa prepare 'c'", database=schema)
+        mysql.execute("xa commit 'c'")
+        with pytest.raises(Stop, match="XA transaction of captured tables"):
+            read_up(source, log)
+
+
 def test_an_account_without_privileges_is_told_what_to_grant(mysql: MySqlServer, schema: str) -> None:
     from headwater.options import Secret
 
@@ -364,3 +388,21 @@ def test_the_command_line_prints_events(mysql: MySqlServer, schema: str) -> None
     assert source["file"].startswith("binlog.0")
     assert source["connector"] == ("mariadb" if mysql.binaries.mariadb else "mysql")
     assert parse_progress(("mariadb:" if mysql.binaries.mariadb else "mysql:") + source["gtid"]).coordinate > 0
+
+
+def test_how_far_behind_we_are_and_how_long_the_log_is_kept(own: MySqlServer) -> None:
+    source = source_of(own, "shop")
+    own.execute(
+        "set global expire_logs_days = 2" if own.binaries.mariadb else "set global binlog_expire_logs_seconds = 172800"
+    )
+    kept = source.kept()
+    assert kept.seconds == 172_800
+    assert kept.bytes > 100
+    with connect(source.options) as server:
+        here = written_file(server)
+        own.execute("insert into shop.t values (1)", "flush binary logs", "insert into shop.t values (2)")
+        end = written_file(server)
+        sizes = [int(row["file_size"]) for row in binlog_files(server)]
+
+        assert unread_bytes(server, here.file, here.offset) == sizes[-2] - here.offset + sizes[-1]
+        assert unread_bytes(server, end.file, end.offset) == 0

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headwater.operate.status import Observer, Report
+from headwater.operate.status import Observer, Report, SourceLag
 from headwater.pipeline.definition import read_definition
 from headwater.wording import duration_text, size_text
 
@@ -69,7 +69,9 @@ def drawn(report: Report) -> Group:
     facts.add_row("log", f"{source.state}, {behind(source.behind_bytes, source.behind_seconds)}")
     facts.add_row("received", source.received or "-")
     facts.add_row("confirmed", source.confirmed or "-")
-    if source.retained_bytes is not None:
+    if source.by_time:
+        facts.add_row("server keeps", f"{size_text(source.retained_bytes or 0)} of log; {outlook(source)}")
+    elif source.retained_bytes is not None:
         safe = "no limit" if source.safe_bytes is None else f"{size_text(source.safe_bytes)} more before it is lost"
         facts.add_row("server keeps", f"{size_text(source.retained_bytes)} for us; {safe}")
     facts.add_row("journal", size_text(source.journal_bytes))
@@ -91,6 +93,14 @@ def drawn(report: Report) -> Group:
             )
         parts.append(tables)
     return Group(*parts)
+
+
+def outlook(source: SourceLag) -> str:
+    """What becomes of log that is kept by time."""
+    if source.kept_seconds is None or source.safe_seconds is None:
+        return "for ever: it may fill the disk"
+    left = duration_text(max(0.0, source.safe_seconds))
+    return f"each part for {duration_text(source.kept_seconds)}, what we have not read for {left} more"
 
 
 def behind(count: int, seconds: float) -> str:

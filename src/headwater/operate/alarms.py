@@ -10,8 +10,9 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from headwater.operate.status import Observer, Report
+from headwater.operate.status import Observer, Report, near_cliff
 from headwater.pipeline.definition import AlarmOptions, Definition
+from headwater.wording import duration_text
 
 LOOK_SECONDS = 2.0
 WEBHOOK_SECONDS = 5.0
@@ -54,6 +55,9 @@ class Alarms:
         yield from _above("retained_bytes", source.retained_bytes, limits.retained_bytes, "bytes kept by the server")
         if limits.safe_bytes is not None and source.safe_bytes is not None and source.safe_bytes < limits.safe_bytes:
             yield Alarm("safe_bytes", f"only {source.safe_bytes:,} bytes of log until what is kept gets lost")
+        if near_cliff(source, limits.safe_seconds):
+            left = duration_text(max(0.0, source.safe_seconds or 0.0))
+            yield Alarm("safe_seconds", f"only {left} until the server drops log that was not read")
         for sink in report.sinks:
             yield from _above(
                 f"sink_behind_bytes:{sink.sink}", sink.behind_bytes, limits.behind_bytes, "bytes not delivered"

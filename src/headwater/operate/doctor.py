@@ -16,9 +16,10 @@ from headwater.errors import HeadwaterError
 from headwater.event import TableSchema
 from headwater.journal import Journal, JournalReader
 from headwater.journal.writer import SPARE_BYTES
-from headwater.operate.status import Report, read_report
+from headwater.operate.status import Report, near_cliff, read_report
 from headwater.pipeline.definition import Definition
 from headwater.sources.base import Finding, Severity
+from headwater.wording import duration_text
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 OLDEST_JAVA = 17
@@ -53,6 +54,16 @@ def run_findings(report: Report) -> Iterator[Finding]:
         yield Finding("pipeline", _ERROR, f"stopped: {what}", "; ".join(line.strip() for line in rest))
     else:
         yield Finding("pipeline", _OK, "does not run")
+    source = report.source
+    if source.safe_seconds is not None and source.kept_seconds is not None:
+        left = duration_text(max(0.0, source.safe_seconds))
+        text = f"what we have not read is kept for {left} more (of {duration_text(source.kept_seconds)})"
+        lost = source.safe_seconds <= 0
+        severity = _ERROR if lost else _WARNING if near_cliff(source) else _OK
+        remedy = (
+            "" if severity is _OK else "Start the pipeline, or let it catch up; or let the server keep its log longer"
+        )
+        yield Finding("retention", severity, text, remedy)
 
 
 def journal_findings(definition: Definition) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ METRICS = {
     "headwater_source_changes_total": ("counter", "changes read from the log by this tail"),
     "headwater_source_retained_bytes": ("gauge", "log that the server keeps for this pipeline"),
     "headwater_source_safe_bytes": ("gauge", "log that may be written before what is kept gets lost"),
+    "headwater_source_safe_seconds": ("gauge", "time until log that is kept by time, and not read, gets lost"),
     "headwater_journal_bytes": ("gauge", "size of the journal"),
     "headwater_sink_behind_bytes": ("gauge", "journal that the sink does not hold durably yet"),
     "headwater_sink_behind_changes": ("gauge", "changes in it"),
@@ -63,6 +64,8 @@ def samples(report: Report) -> Iterator[Sample]:
         yield "headwater_source_retained_bytes", {}, source.retained_bytes
     if source.safe_bytes is not None:
         yield "headwater_source_safe_bytes", {}, source.safe_bytes
+    if source.safe_seconds is not None:
+        yield "headwater_source_safe_seconds", {}, source.safe_seconds
     yield "headwater_journal_bytes", {}, source.journal_bytes
     for sink in report.sinks:
         labels = {"sink": sink.sink}

@@ -77,6 +77,18 @@ class SourceLag:
     # Log that may still be written before the server drops what we have not read; None: no limit.
     safe_bytes: int | None
     error: str
+    # A log that is kept by time: how long, and how much of that is left to what we have not read; None: no limit.
+    by_time: bool = False
+    kept_seconds: float | None = None
+    safe_seconds: float | None = None
+
+
+def near_cliff(source: SourceLag, limit: float | None = None) -> bool:
+    """Whether log that we have not read will soon be dropped: in less than `limit` seconds, or than a quarter of the
+    time that it is kept."""
+    if source.safe_seconds is None or source.kept_seconds is None:
+        return False
+    return source.safe_seconds < (source.kept_seconds / 4 if limit is None else limit)
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,7 @@ class Observer:
         # While it does not read, nobody knows more than since when.
         since = float(tail.get("time", now)) if state != "reading" else tail.get("commit_time", 0) / 1e6 or now
         seconds = max(0.0, now - since) if behind or state != "reading" else 0.0
+        kept = retention.get("kept_seconds")
         return SourceLag(
             state=state,
             received=_text(self._reader.end),
@@ -181,6 +194,9 @@ class Observer:
             retained_bytes=retention.get("retained_bytes"),
             safe_bytes=retention.get("safe_bytes"),
             error=error,
+            by_time=bool(retention.get("by_time")),
+            kept_seconds=kept,
+            safe_seconds=None if kept is None else round(kept - seconds, 3),
         )
 
     def _sinks(

@@ -51,6 +51,10 @@ class AlarmOptions:
     behind_bytes: int | None = option(None, help="more than this much log is not read, or not delivered")
     retained_bytes: int | None = option(None, help="the server keeps more log than this for us")
     safe_bytes: int | None = option(None, help="less log than this may be written until what is kept gets lost")
+    safe_seconds: float | None = option(
+        None,
+        help="less time than this is left until log that is kept by time gets lost; a quarter of what the server keeps",
+    )
     not_ready_seconds: float | None = option(60.0, help="data has not flowed for this long")
     webhook: Secret = option(Secret(""), help="URL that gets a JSON POST when an alarm begins and when it is over")
 

@@ -246,7 +246,7 @@ class Run:
     ) -> None:
         from headwater.spark.load import load_tables
 
-        load_tables(spark, self.definition.source, sink, tables, progress)
+        load_tables(spark, self.definition.source, sink, tables, progress, self._say)
 
     def _flow(self, spark: Session, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
         from headwater.spark.flow import SinkFlow

@@ -156,7 +156,10 @@ class StatusFile:
             # A server that does not answer is the tail's to tell.
             with suppress(HeadwaterError):
                 ours = [holder for holder in self._source.holders() if holder.current]
+                kept = self._source.kept()
                 self._retention = asdict(ours[0]) if ours else {}
+                if kept is not None:
+                    self._retention = {"retained_bytes": kept.bytes, "kept_seconds": kept.seconds, "by_time": True}
             # A run that has just begun may still have to make it.
             self._ended.wait(RETENTION_SECONDS if self._retention else FIRST_SECONDS)
 

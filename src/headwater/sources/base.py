@@ -83,6 +83,16 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A log that the server keeps by time, whoever reads it."""
+
+    # On the server's disk.
+    bytes: int
+    # How old it may get; None: it is kept for ever.
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class SourceOptions:
     """Options that every source has."""
 
@@ -136,6 +146,8 @@ class Snapshot:
     taken: int
     chunks: Sequence[CopyChunk]
     detail: Mapping[str, Any] = field(default_factory=dict)
+    # For how long writers had to wait for it; None: no lock was needed.
+    locked_seconds: float | None = None
 
 
 class Log(ABC):
@@ -304,6 +316,10 @@ class Source(ABC):
     def holders(self) -> list[Holder]:
         """Everything on the server that keeps log, ours or not."""
         return []
+
+    def kept(self) -> Kept | None:
+        """How the server keeps its log when nobody holds it; None: it keeps what its holders need."""
+        return None
 
     def create_holder(self, name: str) -> None:
         """Keep log from now on, under this name."""

@@ -19,16 +19,19 @@ JOB_BYTES = 512 << 20
 JOB_CHUNKS = 64
 
 Progress = Callable[[str, int], None]
+Say = Callable[[str], None]
 
 
 def load_tables(
-    spark: SparkSession, source: Source, sink: Sink, tables: Sequence[TableSchema], progress: Progress
+    spark: SparkSession, source: Source, sink: Sink, tables: Sequence[TableSchema], progress: Progress, say: Say
 ) -> Position:
     """Copy `tables` as of one position into the sink; `progress(table, rows)` when a table is in place.
 
     A table becomes visible when all its parts are written. Killed in between, the tables that are not in
     place are copied again under a new snapshot; what they gained in between is skipped by position."""
     with source.snapshot(tables, spark.sparkContext.defaultParallelism) as snapshot:
+        if snapshot.locked_seconds is not None:
+            say(f"the snapshot's lock kept writers waiting for {snapshot.locked_seconds * 1000:.0f} ms")
         for chunks in _jobs(snapshot.chunks):
             _load(spark, source, sink, chunks, snapshot, progress)
         return snapshot.position

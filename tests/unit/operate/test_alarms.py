@@ -52,3 +52,16 @@ def test_a_webhook_is_an_http_url_and_stays_unseen():
     with pytest.raises(Usage, match="http") as caught:
         AlarmOptions(webhook=Secret("file:///etc/t0ken"))
     assert "t0ken" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left", "raised"), [(None, 30.0, False), (None, 24.0, True), (10.0, 24.0, False), (50.0, 49.0, True)]
+)
+def test_the_purge_of_a_log_that_is_kept_by_time_is_told_before_it_comes(
+    limit: float | None, left: float, raised: bool
+):
+    source = replace(SOURCE, by_time=True, kept_seconds=100.0, safe_seconds=left)
+    alarms = Alarms("shop", AlarmOptions(safe_seconds=limit), lambda _line: None)
+
+    assert [alarm.name for alarm in alarms.look(replace(REPORT, source=source))] == ["safe_seconds"] * raised
+    assert f'headwater_source_safe_seconds{{pipeline="shop"}} {left:g}' in prometheus_text(replace(REPORT, source=source))

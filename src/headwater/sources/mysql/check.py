@@ -13,7 +13,7 @@ from headwater.sources.base import Finding, Severity
 from headwater.sources.mysql.catalog import describe
 from headwater.sources.mysql.connection import Server, address, connect, replica_id
 from headwater.sources.mysql.options import MySqlOptions
-from headwater.sources.mysql.state import binlog_files, has_gtids, names_columns, replicas
+from headwater.sources.mysql.state import binlog_files, has_gtids, names_columns, replicas, retention_seconds
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 _KEEP = "-- and in the server's configuration file; sessions that are open keep their own setting"
@@ -130,6 +130,9 @@ def _retention(server: Server) -> list[Finding]:
     size = sum(int(row["file_size"]) for row in files)
     seconds = retention_seconds(server)
     text = f"{len(files)} binlog files, {size >> 20} MB on disk"
+    cap = int(server.variable("max_binlog_total_size") or 0)
+    if cap:
+        text += f" (never more than {cap >> 20} MB)"
     if not seconds:
         return [Finding("retention", _WARNING, f"{text}, kept for ever: they can fill the server's disk")]
     text += f", kept for {seconds / 3600:.0f} h"
@@ -137,12 +140,6 @@ def _retention(server: Server) -> list[Finding]:
         remedy = "set global binlog_expire_logs_seconds = 604800;"
         return [Finding("retention", _WARNING, f"{text}: a pipeline down for longer must start anew", remedy)]
     return [Finding("retention", _OK, text)]
-
-
-def retention_seconds(server: Server) -> float:
-    """For how long the server keeps its log; 0 = for ever."""
-    seconds = float(server.variable("binlog_expire_logs_seconds") or 0)
-    return seconds or float(server.variable("expire_logs_days") or 0) * 86_400
 
 
 def _tables(tables: list[TableSchema]) -> list[Finding]:

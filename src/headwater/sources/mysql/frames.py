@@ -305,6 +305,8 @@ class ChunkBuilder:
                 self._statement(header, binlog.parse_query(binlog.uncompressed_query(body)))
             case Event.XID:
                 self._close(header)
+            case Event.XA_PREPARE:
+                self._prepared(header, one_phase=body[:1] == b"\x01")
             case Event.TABLE_MAP:
                 self._relate(body)
             case kind if kind in binlog.ROWS:
@@ -341,13 +343,6 @@ class ChunkBuilder:
                     f"the log has partial updates of JSON values at {self.place}, which are not read",
                     "set global binlog_row_value_options = '';",
                 )
-            case Event.XA_PREPARE:
-                if self._state[2] or self._unfinished:
-                    raise Stop(
-                        f"an XA transaction of captured tables was prepared at {self.place}; XA is not read yet",
-                        "Leave those tables out (source.exclude), or write to them without XA",
-                    )
-                self._close(header)
             case Event.BEGIN_LOAD_QUERY | Event.EXECUTE_LOAD_QUERY:
                 raise self._not_rows("LOAD DATA")
             case _ if not header.flags & binlog.IGNORABLE:
@@ -411,6 +406,17 @@ class ChunkBuilder:
                 )
         self._gtid = None
         self._explicit = False
+
+    def _prepared(self, header: Header, *, one_phase: bool) -> None:
+        """An XA transaction: committed already, or not before another statement, perhaps days later. Rows of the latter
+        would have to wait outside of the journal, whose positions move on meanwhile."""
+        if not one_phase and (self._state[2] or self._unfinished):
+            raise Stop(
+                f"an XA transaction of captured tables was prepared at {self.place}; only those of one phase are read",
+                "Commit them in one phase (XA COMMIT … ONE PHASE), or write to those tables without XA",
+                "Or leave the tables out: source.exclude",
+            )
+        self._close(header)
 
     def _statement(self, header: Header, query: binlog.Query) -> None:
         match classify(query.text):

@@ -23,7 +23,7 @@ from headwater.sources.mysql.history import History
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.packets import Packets, broken, parse_error
 from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, Progress, at, parse_progress
-from headwater.sources.mysql.state import replicas
+from headwater.sources.mysql.state import replicas, unread_bytes
 from headwater.sources.mysql.table_map import TableMap
 
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
@@ -37,6 +37,8 @@ TICK_BYTES = 8 << 20
 TICK_SECONDS = 30.0
 # A server that has missed this many heartbeats is gone.
 HEARTBEATS_MISSED = 4
+# How far behind we are is asked this often: a new connection each time, a few milliseconds.
+ASK_SECONDS = 5.0
 
 
 class ServerIdTaken(Stop):
@@ -72,6 +74,8 @@ class MySqlLog(Log):
         self._last_emit = self._last_tick = 0.0
         self._heard = time.monotonic()
         self._ticked = 0
+        self._asked = self._heard
+        self._behind = 0
         self._server = Server(options)
         try:
             refuse_taken_id(self._server, replica_id(options), options.heartbeat_seconds)
@@ -129,13 +133,25 @@ class MySqlLog(Log):
             server.rows(f"kill {int(thread)}")
 
     def lag(self) -> Mapping[str, Any]:
+        self._ask_server()
         return {
+            "behind_bytes": self._behind,
             "received": self._received,
             "file": self._builder.file,
             "offset": self._builder.offset,
             "gtids": self._builder.progress.text(),
             "in_transaction": self._builder.in_transaction,
         }
+
+    def _ask_server(self) -> None:
+        """How far its log goes, now and then, on a connection of its own: the one that dumps does not tell."""
+        now = time.monotonic()
+        if now - self._asked < ASK_SECONDS or not self._builder.file:
+            return
+        self._asked = now
+        # A server that does not answer is noticed by reading.
+        with suppress(HeadwaterError), connect(self._options) as server:
+            self._behind = unread_bytes(server, self._builder.file, self._builder.offset)
 
     # -- reading -----------------------------------------------------------------------------------
 

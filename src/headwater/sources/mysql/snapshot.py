@@ -32,8 +32,8 @@ class Sessions:
     servers: Sequence[Server]
     # The same place in the log's files.
     address: int
-    # For how long writers were kept waiting.
-    locked_seconds: float = 0.0
+    # For how long writers were kept waiting; None: there was no lock.
+    locked_seconds: float | None = None
 
 
 @contextmanager

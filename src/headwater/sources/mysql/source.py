@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
-from headwater.sources.base import CopyChunk, Finding, Log, Snapshot, Source, SourceOptions
+from headwater.sources.base import CopyChunk, Finding, Kept, Log, Snapshot, Source, SourceOptions
 from headwater.sources.copy_log import CopyLog
 from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.capture import captured_tables
@@ -21,7 +21,15 @@ from headwater.sources.mysql.history import History, load_history
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.position import Progress, at, parse_progress
 from headwater.sources.mysql.relation import followed_schema, relation_schema
-from headwater.sources.mysql.state import has_gtids, names_columns, refuse_unreachable, written, written_file
+from headwater.sources.mysql.state import (
+    binlog_files,
+    has_gtids,
+    names_columns,
+    refuse_unreachable,
+    retention_seconds,
+    written,
+    written_file,
+)
 from headwater.sources.mysql.statement import defines_tables
 from headwater.sources.mysql.table_map import TableMap
 from headwater.sources.mysql.types import with_cast
@@ -119,8 +127,8 @@ class MySql(Source):
                 detail={
                     "door": relay.door,
                     "address": sessions.address,
-                    "locked_seconds": sessions.locked_seconds,
                 },
+                locked_seconds=sessions.locked_seconds,
             )
 
     def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
@@ -176,6 +184,11 @@ class MySql(Source):
     def end(self) -> int:
         with connect(self.options) as server:
             return written(server).coordinate
+
+    def kept(self) -> Kept:
+        with connect(self.options) as server:
+            size = sum(int(row["file_size"]) for row in binlog_files(server))
+            return Kept(size, retention_seconds(server) or None)
 
     # ----------------------------------------------------------------------------------------------
 

@@ -55,6 +55,18 @@ def binlog_files(server: Server) -> list[dict[str, Any]]:
     return server.dicts("show binary logs")
 
 
+def unread_bytes(server: Server, file: str, offset: int) -> int:
+    """How much of the log lies behind a place of it."""
+    files = [(str(row["log_name"]), int(row["file_size"])) for row in binlog_files(server)]
+    return max(0, sum(size for name, size in files if file_number(name) >= file_number(file)) - offset)
+
+
+def retention_seconds(server: Server) -> float:
+    """For how long the server keeps its log; 0 = for ever."""
+    seconds = float(server.variable("binlog_expire_logs_seconds") or 0)
+    return seconds or float(server.variable("expire_logs_days") or 0) * 86_400
+
+
 def refuse_unreachable(server: Server, wanted: Progress) -> None:
     """Stop when this server's log cannot be read on from `wanted`: purged, reset, restored, or another server's."""
     now = written(server)

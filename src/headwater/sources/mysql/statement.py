@@ -48,7 +48,8 @@ def classify(text: str) -> Kind:
     match words:
         case ["BEGIN", *_] | ["START", "TRANSACTION", *_] | ["XA", "START" | "BEGIN", *_]:
             return Kind.BEGIN
-        case ["COMMIT", *_]:
+        case ["COMMIT", *_] | ["XA", "COMMIT" | "ROLLBACK", *_]:
+            # The second part of an XA transaction has no rows; the first has been looked at when it was prepared.
             return Kind.COMMIT
         case ["ROLLBACK", "TO", *_] | ["ROLLBACK", "WORK", "TO"]:
             return Kind.ROLLBACK_TO

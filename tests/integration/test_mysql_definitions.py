@@ -150,7 +150,7 @@ def test_definitions_follow_every_kind_of_statement(mysql: MySqlServer, schema: 
         assert follower.followed.find((schema, "t 2")) is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_definitions_follow_random_statements(mysql: MySqlServer, schema: str, seed: int) -> None:
     r = random.Random(seed)  # noqa: S311
     types = [kind.strip() for line in TYPES.strip().split("\n") for kind in line.split("|")]
@@ -202,6 +202,6 @@ def test_definitions_follow_random_statements(mysql: MySqlServer, schema: str, s
         for kind in types + more if seed == 0 else []:
             follower.run(f"alter table t add column z {kind}", may_fail=True)
             follower.run("alter table t drop column z", may_fail=True)
-        for _ in range(150):
+        for _ in range(100):
             follower.run(statement(), may_fail=True)
         assert len(follower.refused) < 5, follower.refused

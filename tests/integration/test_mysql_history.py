@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.mysql_source import SetGlobal, changes, read_up, reading, shown, source_of
+from tests.integration.mysql_source import SetGlobal, batches, changes, read_up, reading, shown, source_of
 
 from headwater.errors import Stop
 from headwater.event import Position
+from headwater.formats.connector import Moment, Run
+from headwater.formats.debezium_json import DebeziumJson
+from headwater.formats.debezium_options import DebeziumOptions
 from headwater.sources.base import Severity
 from headwater.sources.mysql import MySql
 from headwater.sources.mysql.connection import connect
@@ -80,14 +84,14 @@ def test_reading_begins_anew_at_any_position(
     mysql.execute(f"create table {schema}.t (id int primary key, a int)")
     begin = kept(mysql, schema, tmp_path).prepare(None)
     statements = []
-    for n in range(4):
+    for n in range(3):
         statements += [f"insert into t values ({n}, {n})", f"alter table t change {'abcd'[n]} {'bcde'[n]} int"]
     mysql.execute(*statements, "insert into t values (9, 9)", database=schema)
     source = kept(mysql, schema, tmp_path)
     with reading(source, begin) as log:
         chunks = read_up(source, log)
         places = [begin, *(place for chunk in chunks for place in source.positions(chunk)), chunks[-1].last]
-    everything = [{"id": n, "abcd"[n]: n} for n in range(4)] + [{"id": 9, "e": 9}]
+    everything = [{"id": n, "abcd"[n]: n} for n in range(3)] + [{"id": 9, "d": 9}]
 
     # Forward, and back again: a crash may have lost the end of the journal, and not the definitions behind it.
     for after in [*places, *reversed(places)]:
@@ -154,3 +158,49 @@ def test_a_definition_that_cannot_be_followed_stops_and_is_named(
     mysql.execute(f"insert into {schema}.t values (1)")
     with reading(lenient, begin) as log, pytest.raises(Stop, match="its rows have 3 columns, its definition has 1"):
         read_up(lenient, log)
+
+
+@pytest.mark.parametrize("row_metadata", ["FULL", "MINIMAL"], indirect=True)
+def test_changes_of_definitions_come_as_debezium_has_them_in_their_place(
+    mysql: MySqlServer, schema: str, row_metadata: str
+) -> None:
+    source = source_of(mysql, schema, tables=[f"{schema}.t"], include_schema_changes=True)
+    with reading(source) as log:
+        mysql.execute(
+            "create table t (id int unsigned auto_increment primary key, s enum('a', 'b') not null, w varchar(9))",
+            "create table other (id int)",
+            "insert into t values (1, 'a', 'x')",
+            "alter table t add d decimal(5, 2) default 1.5 comment 'c', drop w",
+            "insert into t values (2, 'b', 3)",
+            "drop table t",
+            database=schema,
+        )
+        found = batches(source, log)
+    order = [(row["commit"], row["ordinal"], row["op"]) for batch in found for row in batch.records.to_pylist()]
+    # A dropped table leaves no rows.
+    assert [op for _, _, op in sorted(order)] == ["m", "c", "m", "c", "t", "m"]
+
+    options = DebeziumOptions(topic_prefix="shop", schemas_enable=False)
+    connector = MySql.connector(source.facts())
+    encoder = DebeziumJson(options, connector, Run())
+    events = []
+    for batch in found:
+        if batch.table.message:
+            for block in encoder.encode(batch, Moment(now=1_700_000_000_000_000_000)).batches:
+                events += block.to_pylist()
+    assert {event["topic"] for event in events} == {"shop"}
+    values = [json.loads(event["value"]) for event in events]
+    assert {event["key"] for event in events} == {f'{{"databaseName":"{schema}"}}'}
+    assert [change["type"] for value in values for change in value["tableChanges"]] == ["CREATE", "ALTER", "DROP"]
+    altered = values[1]
+    assert altered["databaseName"] == altered["source"]["db"] == schema
+    assert altered["source"]["table"] == "t"
+    assert altered["ddl"].startswith("alter table t add d")
+    (change,) = altered["tableChanges"]
+    assert change["id"] == f'"{schema}"."t"'
+    assert change["table"]["primaryKeyColumnNames"] == ["id"]
+    columns = {column["name"]: column for column in change["table"]["columns"]}
+    assert list(columns) == ["id", "s", "d"]
+    assert columns["id"] | {"autoIncremented": True, "typeName": "INT UNSIGNED", "optional": False} == columns["id"]
+    assert columns["s"]["enumValues"] == ["'a'", "'b'"]
+    assert columns["d"] | {"length": 5, "scale": 2, "position": 3, "comment": "c", "jdbcType": 3} == columns["d"]

@@ -111,6 +111,9 @@ class Definition:
 
 def read_definition(path: str | os.PathLike[str]) -> Definition:
     """The pipeline that a file describes. Everything wrong in it raises Usage, naming the key."""
+    if "://" in os.fspath(path):
+        # Not shown: it may hold a password.
+        raise Usage("a pipeline's file is wanted here, not a URL", "headwater run FILE; the README shows one")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -64,4 +64,6 @@ def test_the_purge_of_a_log_that_is_kept_by_time_is_told_before_it_comes(
     alarms = Alarms("shop", AlarmOptions(safe_seconds=limit), lambda _line: None)
 
     assert [alarm.name for alarm in alarms.look(replace(REPORT, source=source))] == ["safe_seconds"] * raised
-    assert f'headwater_source_safe_seconds{{pipeline="shop"}} {left:g}' in prometheus_text(replace(REPORT, source=source))
+    assert f'headwater_source_safe_seconds{{pipeline="shop"}} {left:g}' in prometheus_text(
+        replace(REPORT, source=source)
+    )

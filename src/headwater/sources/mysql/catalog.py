@@ -94,6 +94,8 @@ def flavour(server: Server) -> Flavour:
 def _column(row: Mapping[str, Any]) -> Column:
     facts = column_facts(row)
     extra = str(row["extra"] or "").lower()
+    if "auto_increment" in extra:
+        facts["auto_increment"] = True
     return Column(
         row["name"],
         _text(row["spelling"]),

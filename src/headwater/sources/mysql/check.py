@@ -134,7 +134,8 @@ def _retention(server: Server) -> list[Finding]:
     if cap:
         text += f" (never more than {cap >> 20} MB)"
     if not seconds:
-        return [Finding("retention", _WARNING, f"{text}, kept for ever: they can fill the server's disk")]
+        remedy = "set global binlog_expire_logs_seconds = 604800;"
+        return [Finding("retention", _WARNING, f"{text}, kept for ever: they can fill the server's disk", remedy)]
     text += f", kept for {seconds / 3600:.0f} h"
     if seconds < SHORT_RETENTION_HOURS * 3600:
         remedy = "set global binlog_expire_logs_seconds = 604800;"

@@ -189,15 +189,7 @@ def _with_tls(options: MySqlOptions, settings: dict[str, Any]) -> pymysql.connec
     mode = options.ssl_mode
     if mode == "disabled":
         return pymysql.connect(**settings, ssl_disabled=True)
-    if mode in ("preferred", "required"):
-        # Without the authorities that nobody asks: reading them takes 50 ms, at every connection.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    else:
-        context = ssl.create_default_context(cafile=options.ssl_ca or None)
-        context.check_hostname = mode == "verify_identity"
-    if options.ssl_cert:
-        context.load_cert_chain(options.ssl_cert, options.ssl_key or None)
+    context = _tls(options)
     try:
         return pymysql.connect(**settings, ssl=context)
     except pymysql.OperationalError as error:
@@ -205,6 +197,25 @@ def _with_tls(options: MySqlOptions, settings: dict[str, Any]) -> pymysql.connec
         if mode != "preferred" or error.args[0] != CR.CR_SSL_CONNECTION_ERROR:
             raise
     return pymysql.connect(**settings, ssl_disabled=True)
+
+
+def _tls(options: MySqlOptions) -> ssl.SSLContext:
+    if options.ssl_mode in ("preferred", "required"):
+        # Without the authorities that nobody asks: reading them takes 50 ms, at every connection.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        try:
+            context = ssl.create_default_context(cafile=options.ssl_ca or None)
+        except OSError as error:
+            raise Usage(f"source.ssl_ca: {options.ssl_ca} cannot be read as certificates", cause=str(error)) from None
+        context.check_hostname = options.ssl_mode == "verify_identity"
+    if options.ssl_cert:
+        try:
+            context.load_cert_chain(options.ssl_cert, options.ssl_key or None)
+        except OSError as error:
+            raise Usage(f"source.ssl_cert: {options.ssl_cert} cannot be used", cause=str(error)) from None
+    return context
 
 
 def server_error(error: pymysql.Error, where: Address) -> HeadwaterError:

@@ -54,6 +54,7 @@ class ColumnText:
     nullable: bool | None = None
     default: str | None = None
     generated: bool = False
+    auto_increment: bool = False
     comment: str = ""
     primary: bool = False
     # Behind this column, "" = before all others, None = behind them.
@@ -710,7 +711,9 @@ class _Grammar:
         match self.next().keyword:
             case "UNSIGNED" | "ZEROFILL":
                 return replace(found, unsigned=True)
-            case "SIGNED" | "AUTO_INCREMENT" | "VIRTUAL" | "STORED" | "PERSISTENT" | "VISIBLE" | "INVISIBLE" | "BINARY":
+            case "AUTO_INCREMENT":
+                return replace(found, auto_increment=True)
+            case "SIGNED" | "VIRTUAL" | "STORED" | "PERSISTENT" | "VISIBLE" | "INVISIBLE" | "BINARY":
                 return found
             case "ASCII":
                 return replace(found, charset=Charset("latin1"))
@@ -766,7 +769,7 @@ class _Grammar:
                 return found
             case "SERIAL":
                 self.need("DEFAULT", "VALUE")
-                return replace(found, nullable=False)
+                return replace(found, nullable=False, auto_increment=True)
             case "WITH" | "WITHOUT":
                 self.need("SYSTEM", "VERSIONING")
                 return found

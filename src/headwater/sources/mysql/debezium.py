@@ -11,19 +11,24 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from headwater.event import Column, TableSchema
+from headwater.event import ChangeBatch, Column, TableSchema
 from headwater.formats import names
 from headwater.formats.connect import INT32, INT64, STRING, quote
 from headwater.formats.connector import Moment, SourceField
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import Record
+from headwater.formats.envelope import SourceBlock
+from headwater.formats.order import Orders
 from headwater.formats.row import ColumnForm, RowForm
 from headwater.formats.text import Longs, Slot, Template, Text
 from headwater.formats.writers import int_text, long_text, longs_of, string_text
 from headwater.sources.mysql import binlog
 from headwater.sources.mysql.debezium_defaults import default_text
+from headwater.sources.mysql.debezium_schema_change import schema_change_record
 from headwater.sources.mysql.debezium_types import shape
 from headwater.sources.mysql.decode import TRANSACTIONS
 from headwater.sources.mysql.position import FILE_BITS
+from headwater.sources.mysql.schema_change import table_changes
 
 _PLACE = Template((Slot('"file='), Slot(",pos=")), '"')
 
@@ -62,6 +67,20 @@ class BinlogConnector:
             SourceField("thread", INT64.as_optional(), lambda records: int_text(transactions(records).threads)),
             SourceField("query", STRING.as_optional()),
         ]
+
+    def message_records(
+        self, batch: ChangeBatch, options: DebeziumOptions, moment: Moment, orders: Orders | None
+    ) -> list[Record]:
+        """See `formats.connector.MessageConnector`: changes of definitions."""
+        made = []
+        for row, message in enumerate(batch.after.to_pylist()):
+            changes = table_changes(message["changes"])
+            tables = ",".join(change.name[1] for change in changes)
+            block = SourceBlock(TableSchema(message["database"], tables, ()), options, self)
+            text = Template(block.slots, block.end).fill(block.texts(batch.records.slice(row, 1), moment), 1)
+            source, now = text.to_arrow()[0].as_py(), moment.now // 1_000_000
+            made.append(schema_change_record(message, changes, options, source, block.schema, now))
+        return made
 
     def sequence(self, records: pa.RecordBatch, moment: Moment) -> Text | None:
         return None

@@ -20,6 +20,7 @@ from headwater.sources.mysql import binlog, kernels, values
 from headwater.sources.mysql.binlog import Malformed
 from headwater.sources.mysql.layout import log_layout
 from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, parse_progress
+from headwater.sources.mysql.schema_change import messages
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -175,6 +176,8 @@ def bounds(
 def _batch(
     data: Bytes, frames: Frames, table: TableSchema, transactions: bytes, timeline: Timeline | None
 ) -> ChangeBatch:
+    if table.message:
+        return _messages(data, frames, table, transactions, timeline)
     changes = int(frames.rows.sum())
     new_start, new_size, old_start, old_size = bounds(data, frames, table)
     each = np.repeat(np.arange(frames.rows.size), frames.rows)
@@ -192,6 +195,33 @@ def _batch(
             _image(data, table, (kind != 23) & (kind != 30) & (kind != 2), old_start, old_size),
             _image(data, table, (kind != 25) & (kind != 32) & (kind != 2), new_start, new_size),
             pa.nulls(changes, pa.list_(pa.string())),
+        ],
+        schema=change_schema(table),
+    )
+    return ChangeBatch(table, records.replace_schema_metadata({TRANSACTIONS: transactions}), timeline)
+
+
+def _messages(
+    data: Bytes, frames: Frames, table: TableSchema, transactions: bytes, timeline: Timeline | None
+) -> ChangeBatch:
+    """Changes of definitions: they belong to no transaction."""
+    skipped = binlog.HEADER_BYTES + 8
+    contents = [
+        data[start + skipped : end].tobytes()
+        for start, end in zip(frames.start.tolist(), frames.end.tolist(), strict=True)
+    ]
+    count = len(contents)
+    records = pa.RecordBatch.from_arrays(
+        [
+            pa.array(["m"] * count, pa.string()),
+            pa.array(frames.commit),
+            pa.array(frames.ordinal + 1),
+            pa.array(frames.address),
+            pa.array(frames.time).cast(pa.timestamp("us", tz="UTC")),
+            pa.nulls(count, pa.int64()),
+            pa.nulls(count, table.arrow),
+            messages(contents),
+            pa.nulls(count, pa.list_(pa.string())),
         ],
         schema=change_schema(table),
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from headwater.event import Column, TableSchema
 from headwater.sources.mysql import ddl
+from headwater.sources.mysql.charset import is_wide
 from headwater.sources.mysql.ddl import Action, Charset, ColumnText, Name, Statement
 from headwater.sources.mysql.types import BINARIES, GEOMETRIES, INTEGERS, TEXTS, lake_type
 
@@ -291,6 +292,8 @@ def _facts(text: ColumnText, charset: str, flavour: Flavour) -> dict[str, Any]:
             facts |= {"length": length, "octets": length * letter}
     if kind in TEXTS:
         facts["charset"] = own
+    if text.auto_increment or text.type == "serial":
+        facts["auto_increment"] = True
     if (text.unsigned or text.type == "serial") and facts["type"] in _NUMBERS:
         facts["unsigned"] = True
     return facts
@@ -303,6 +306,9 @@ def _converted(column: Column, charset: str, flavour: Flavour) -> Column:
         return column
     if facts["type"] in TEXTS and charset == "binary":
         raise Impossible(f"column {column.name} is converted to binary")
+    if "labels" in facts and is_wide(charset) != is_wide(str(facts["charset"])):
+        # MariaDB 10.11 garbles them.
+        raise Impossible(f"the labels of column {column.name} are converted to {charset}")
     wider = flavour.letters.get(charset, 1) > flavour.letters.get(str(facts["charset"]), 1)
     if wider and facts["type"] in ("tinytext", "text", "mediumtext"):
         order = ("tinytext", "text", "mediumtext", "longtext")

@@ -18,7 +18,6 @@ from headwater.errors import Retry, Stop
 from headwater.event import Chunk, Position, TableRun, TableSchema
 from headwater.sources.mysql import binlog, kernels
 from headwater.sources.mysql.binlog import Event, Gtid, Header, Malformed, event_name
-from headwater.sources.mysql.layout import log_layout
 from headwater.sources.mysql.position import (
     FileProgress,
     MariaDbProgress,
@@ -27,8 +26,10 @@ from headwater.sources.mysql.position import (
     at,
     file_address,
 )
+from headwater.sources.mysql.schema_change import RELATION, SCHEMA_CHANGES, SchemaChange
 from headwater.sources.mysql.statement import Kind, classify, dropped, truncated
 from headwater.sources.mysql.table_map import TableMap, parse_table_id, parse_table_map
+from headwater.sources.mysql.tables import Tables
 
 # A chunk is closed at this size, in the middle of a transaction if need be.
 CHUNK_BYTES = 4 << 20
@@ -44,55 +45,8 @@ _PACKET = 5
 
 Describe = Callable[[TableMap], TableSchema | None]
 Find = Callable[[str, str], TableSchema | None]
-# A statement that defines something, the coordinate of its transaction, and its place in the files.
-Define = Callable[[binlog.Query, int, str], None]
-
-
-class Tables:
-    """The tables that the log has named: for kernels as arrays, for us as schemas. None: not captured."""
-
-    def __init__(self) -> None:
-        self.schemas: list[TableSchema | None] = []
-        self._names: list[tuple[str, str]] = []
-        self._maps: list[bytes] = []
-        self._layouts: list[npt.NDArray[np.int32]] = []
-        self.ids: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self.counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._pack()
-
-    def put(self, id: int, name: tuple[str, str], body: bytes, schema: TableSchema | None) -> None:
-        """Know this table by this id, and by no other."""
-        keep = [n for n, own in enumerate(self._names) if own != name and self.ids[n] != id]
-        layout = np.empty(0, np.int32)
-        if schema is not None and body:
-            layout = log_layout([tuple(column.detail["log"]) for column in schema.columns], schema.table)
-        self.schemas = [*(self.schemas[n] for n in keep), schema]
-        self._names = [*(self._names[n] for n in keep), name]
-        self._maps = [*(self._maps[n] for n in keep), body]
-        self._layouts = [*(self._layouts[n] for n in keep), layout]
-        self.ids = np.append(self.ids[keep], np.int64(id))
-        self.counts = np.append(self.counts[keep], np.int64(0))
-        self._pack()
-
-    def expire(self) -> None:
-        """Take no table map for a known one: names may have changed, and not every map has them."""
-        self._maps = [b""] * len(self._maps)
-        self._pack()
-
-    def find(self, name: tuple[str, str]) -> int | None:
-        """The place of a table by its name."""
-        return self._names.index(name) if name in self._names else None
-
-    def place(self, id: int) -> int | None:
-        """The place of a table by its id."""
-        found = np.flatnonzero(self.ids == id)
-        return int(found[0]) if found.size else None
-
-    def _pack(self) -> None:
-        self.maps = np.frombuffer(b"".join(self._maps) or b"\0", dtype=np.uint8).copy()
-        self.map_ends = np.cumsum([0, *map(len, self._maps)]).astype(np.int64)
-        self.layouts = np.concatenate([np.empty(0, np.int32), *self._layouts])
-        self.layout_ends = np.cumsum([0, *(layout.size for layout in self._layouts)]).astype(np.int64)
+# A statement that defines something, its transaction's coordinate, its place in the files → what to tell of it.
+Define = Callable[[binlog.Query, int, str], SchemaChange | None]
 
 
 class ChunkBuilder:
@@ -461,8 +415,10 @@ class ChunkBuilder:
 
     def _define(self, query: binlog.Query) -> None:
         if self._tell is not None:
-            self._tell(query, self._commit, self.place)
+            change = self._tell(query, self._commit, self.place)
             self._tables.expire()
+            if change is not None:
+                self._note(SCHEMA_CHANGES, RELATION, change.to_json().encode())
 
     def _note_thread(self, thread: int) -> None:
         """The session that wrote the open transaction: MySQL says it behind the GTID, MariaDB not at all."""
@@ -483,18 +439,21 @@ class ChunkBuilder:
     def _empty(self, name: tuple[str, str]) -> None:
         """All rows of a table are gone at once."""
         place = self._tables.find(name)
-        if place is None or self._tables.schemas[place] is None:
-            schema = self._find(*name)
-            if schema is None:
-                return
+        schema = self._tables.schemas[place] if place is not None else None
+        if place is not None and schema is not None:
+            self._note(schema, int(self._tables.ids[place]))
+        elif (schema := self._find(*name)) is not None:
             self._own_ids += 1
-            self._tables.put(self._own_ids, name, b"", schema)
-            place = self._tables.find(name)
+            self._note(schema, self._own_ids)
+
+    def _note(self, schema: TableSchema, id: int, content: bytes = b"") -> None:
+        """A change that is no row: of a whole table, or of no table at all."""
+        place = self._tables.place(id)
         if place is None:
-            return
-        table = int(self._tables.ids[place])
-        event = binlog.HEADER.pack(0, Event.QUERY, 0, 27, 0, 0) + table.to_bytes(8, "little")
-        self._keep(event, 1)
+            self._tables.put(id, (schema.schema, schema.name), b"", schema)
+            place = len(self._tables.schemas) - 1
+        size = binlog.HEADER_BYTES + 8 + len(content)
+        self._keep(binlog.HEADER.pack(0, Event.QUERY, 0, size, 0, 0) + id.to_bytes(8, "little") + content, 1)
         self._tables.counts[place] += 1
 
     def _relate(self, body: bytes) -> None:

@@ -30,6 +30,7 @@ from headwater.sources.mysql.charset import decode_text
 from headwater.sources.mysql.ddl import Unreadable, parse_ddl, tables_of
 from headwater.sources.mysql.definitions import Definitions, Flavour, Impossible
 from headwater.sources.mysql.position import Progress, parse_progress
+from headwater.sources.mysql.schema_change import SchemaChange, TableChange
 from headwater.sources.mysql.statement import defines_tables
 
 LOG = logging.getLogger("headwater.mysql")
@@ -65,11 +66,12 @@ class History:
         """The table as it is at this place of the log."""
         return self.definitions.find(name)
 
-    def define(self, query: Query, charsets: dict[int, str], commit: int, place: str) -> None:
-        """Follow a statement. Raises Stop when it cannot be read and may change a captured table."""
+    def define(self, query: Query, charsets: dict[int, str], commit: int, place: str) -> SchemaChange | None:
+        """Follow a statement; what it changed. Raises Stop when it cannot be read and may change a captured table."""
         text = _decoded(query, charsets)
         if commit < self.followed or not defines_tables(text):
-            return
+            return None
+        before = self.definitions
         now = replace(
             self.definitions, tables=copy(self.definitions.tables), databases=copy(self.definitions.databases)
         )
@@ -78,6 +80,7 @@ class History:
         if names or now.databases != self.definitions.databases:
             self.definitions, self.followed = now, commit + 1
             self._append(commit, text, query.database, sorted(set(names)))
+        return SchemaChange(query.database, text, _changes(before, now, list(dict.fromkeys(names))))
 
     def read_up_to(self, progress: Progress, *, now: bool = False) -> None:
         """Everything before `progress` has been looked at."""
@@ -139,6 +142,20 @@ class History:
             file.write(_line(entry))
             file.flush()
             os.fsync(file.fileno())
+
+
+def _changes(before: Definitions, now: Definitions, names: list[Name]) -> tuple[TableChange, ...]:
+    """What became of tables. One that was renamed has been altered, and has the new name only."""
+    gone = [name for name in names if name not in now.tables]
+    moved = len(gone) < len(names)
+    found = []
+    for name in names:
+        if name in now.tables:
+            kind = "ALTER" if name in before.tables or gone else "CREATE"
+            found.append(TableChange(kind, name, now.tables[name]))
+        elif not moved:
+            found.append(TableChange("DROP", name, None))
+    return tuple(found)
 
 
 def load_history(

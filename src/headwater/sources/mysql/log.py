@@ -23,6 +23,7 @@ from headwater.sources.mysql.history import History
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.packets import Packets, broken, parse_error
 from headwater.sources.mysql.position import FileProgress, MariaDbProgress, MySqlProgress, Progress, at, parse_progress
+from headwater.sources.mysql.schema_change import SCHEMA_CHANGES, SchemaChange
 from headwater.sources.mysql.state import replicas, unread_bytes
 from headwater.sources.mysql.table_map import TableMap
 
@@ -66,7 +67,7 @@ class MySqlLog(Log):
         history: History | None = None,
     ) -> None:
         self._options = options
-        self._schemas: dict[str, TableSchema] = {}
+        self._schemas: dict[str, TableSchema] = {SCHEMA_CHANGES.id: SCHEMA_CHANGES}
         progress = parse_progress(after.resume)
         self._builder = ChunkBuilder(after, progress, self._remember(describe), self._remember_found(find), define)
         self._history = history
@@ -229,10 +230,11 @@ class MySqlLog(Log):
 def look_through(options: MySqlOptions, begin: Progress, end: Progress, define: Define) -> None:
     """Tell `define` of every definition between two places of the log, and keep no rows."""
 
-    def within(query: Query, commit: int, place: str) -> None:
+    def within(query: Query, commit: int, place: str) -> SchemaChange | None:
         # Events come in large pieces: the last one goes on behind the end.
         if commit < end.coordinate:
             define(query, commit, place)
+        return None
 
     log = MySqlLog(options, at(begin), lambda _found: None, lambda _database, _table: None, within)
     try:

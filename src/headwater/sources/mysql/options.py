@@ -51,6 +51,11 @@ class MySqlOptions(SourceOptions):
     cast: dict[str, str] = option(
         {}, help="database.table.column: string — keep the server's text for a column our types cannot hold"
     )
+    include_schema_changes: bool = option(
+        False,
+        help="also give Debezium's events for changes of definitions, in the formats that have them",
+        aliases=["include.schema.changes"],
+    )
     skip_unparseable_ddl: bool = option(
         False,
         help="without binlog_row_metadata=FULL: pass over statements that change definitions and are not understood",

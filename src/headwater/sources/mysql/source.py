@@ -21,6 +21,7 @@ from headwater.sources.mysql.history import History, load_history
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.position import Progress, at, parse_progress
 from headwater.sources.mysql.relation import followed_schema, relation_schema
+from headwater.sources.mysql.schema_change import SchemaChange
 from headwater.sources.mysql.state import (
     binlog_files,
     has_gtids,
@@ -91,9 +92,7 @@ class MySql(Source):
         with connect(self.options) as server:
             refuse_settings(server)
             if durable is None:
-                if names_columns(server):
-                    return at(written(server))
-                return self._first_history(server)
+                return self._first_history(server) if self._follows(server) else at(written(server))
             # What the journal has need not be in the server's log any more.
             wanted = max(durable, journaled) if journaled is not None else durable
             refuse_unreachable(server, parse_progress(wanted.resume))
@@ -222,9 +221,15 @@ class MySql(Source):
 
     # -- definitions, where the log does not name columns --------------------------------------------
 
-    def _define(self, query: Query, commit: int, place: str) -> None:
-        if self._history is not None:
-            self._history.define(query, self._charsets, commit, place)
+    def _define(self, query: Query, commit: int, place: str) -> SchemaChange | None:
+        if self._history is None:
+            return None
+        change = self._history.define(query, self._charsets, commit, place)
+        told = self.options.include_schema_changes and change is not None
+        return change if told and change and any(self._captured(*table.name) for table in change.tables) else None
+
+    def _follows(self, server: Server) -> bool:
+        return self.options.include_schema_changes or not names_columns(server)
 
     def _first_history(self, server: Server) -> Position:
         """Take the definitions of now, and a position that they belong to."""
@@ -240,7 +245,7 @@ class MySql(Source):
         if self.folder is not None:
             history = load_history(self.folder, flavour(server), self._captured, after)
         if history is None:
-            if names_columns(server):
+            if not self._follows(server):
                 return None
             try:
                 return self._take_history(server, parse_progress(after.resume))

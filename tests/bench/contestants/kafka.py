@@ -17,7 +17,7 @@ from headwater.testing.registry import RegistryServer
 
 from ..contestant import Contestant, NotAvailable, Run
 from ..headwater import drive, pipeline_file, require_pipelines, source
-from ..workload import PUBLICATION, Workload
+from ..postgres_workload import PUBLICATION, PostgresWorkload
 
 PATIENCE_SECONDS = 900
 
@@ -58,9 +58,10 @@ class Topic:
         return time.perf_counter(), found
 
 
-class StreamToKafka(Contestant):
+class StreamToKafka(Contestant[PostgresWorkload]):
     """`headwater run FILE --available-now`, exactly once, one partition."""
 
+    workload = PostgresWorkload
     group = "kafka"
 
     def __init__(self, name: str, *, form: str) -> None:
@@ -68,7 +69,7 @@ class StreamToKafka(Contestant):
         self.form = form
         self.title = f"Headwater → Kafka, {form}"
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         require_pipelines()
         try:
             sink = {"type": "kafka", "bootstrap.servers": broker().bootstrap, "partitions": 1, "format": self.form}
@@ -84,15 +85,16 @@ class StreamToKafka(Contestant):
         return Run(measured["seconds"], workload.changes, measured)
 
 
-class DebeziumConnect(Contestant):
+class DebeziumConnect(Contestant[PostgresWorkload]):
     """In favour of Debezium: the clock starts with its first record in the topic, not with its JVM."""
 
+    workload = PostgresWorkload
     name = "debezium-connect"
     title = "Debezium 3.6.3 in Kafka Connect → Kafka, JSON"
     group = "kafka"
     most_rounds = 2
 
-    def run(self, workload: Workload, directory: Path) -> Run:
+    def run(self, workload: PostgresWorkload, directory: Path) -> Run:
         slot, prefix = workload.slot(), f"theirs_{uuid.uuid4().hex[:8]}"
         connector = {
             "name": prefix,

@@ -13,7 +13,7 @@ from tests.integration.mysql_source import source_of
 from headwater.event import TableSchema
 from headwater.sources.mysql.catalog import definitions
 from headwater.sources.mysql.connection import connect
-from headwater.sources.mysql.ddl import parse_ddl
+from headwater.sources.mysql.ddl_grammar import parse_ddl
 from headwater.sources.mysql.definitions import Definitions, Impossible
 from headwater.testing.mysql import MySqlServer
 

@@ -27,7 +27,8 @@ from headwater.event import Position, TableSchema
 from headwater.journal.folder import read_json, write_atomically
 from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.charset import decode_text
-from headwater.sources.mysql.ddl import Unreadable, parse_ddl, tables_of
+from headwater.sources.mysql.ddl import Unreadable, tables_of
+from headwater.sources.mysql.ddl_grammar import parse_ddl
 from headwater.sources.mysql.definitions import Definitions, Flavour, Impossible
 from headwater.sources.mysql.position import Progress, parse_progress
 from headwater.sources.mysql.schema_change import SchemaChange, TableChange
@@ -52,8 +53,10 @@ class History:
     captured: Callable[[str, str], bool]
     # The folder that keeps it; None: it lives as long as this process.
     folder: Path | None = None
-    # A statement that cannot be read: pass over it.
+    # A statement that cannot be read changes nothing: somebody has said so.
     lenient: bool = False
+    # The log names columns itself at present: what cannot be followed is forgotten.
+    spare: bool = False
     # Nobody asks for positions before this one.
     floor: int = 0
     # Transactions that begin before this have been followed; looked through again, they are passed over.
@@ -101,12 +104,13 @@ class History:
         except (Unreadable, Impossible) as error:
             why = f"not understood near {error.near!r}" if isinstance(error, Unreadable) else str(error)
             names = [(database or query.database, table) for database, table in getattr(error, "names", touched)]
-        if names and not any(self.captured(*name) for name in names):
-            # Whoever makes it a captured table by a RENAME will be stopped then.
-            return [name for name in map(flavour.name, names) if now.tables.pop(name, None)]
         if self.lenient:
             LOG.warning("a statement at %s was passed over (%s): %s", place, why, text[:500])
             return []
+        if self.spare or (names and not any(self.captured(*name) for name in names)):
+            # Whoever needs such a definition, or makes it a captured table's by a RENAME, will be stopped then.
+            lost = [flavour.name(name) for name in names] or list(now.tables)
+            return [name for name in lost if now.tables.pop(name, None)]
         raise Stop(
             f"a statement at {place} changes definitions in a way that is not followed: {text[:500]}",
             "If it changes no column of a captured table: source.skip_unparseable_ddl: true, and run again",

@@ -194,27 +194,27 @@ class MySql(Source):
     def _describe(self, found: TableMap) -> TableSchema | None:
         if not self._captured(found.schema, found.name):
             return None
-        known = self._find(found.schema, found.name)
-        if not found.full:
-            if self._history is None:
-                raise Retry(
-                    f"binlog_row_metadata is not FULL any more: {found.schema}.{found.name} has no column names"
-                )
-            if known is None:
-                raise Stop(
-                    f"the log has rows of {found.schema}.{found.name}, whose definition is not known",
-                    "Load the tables anew, or leave this one out: source.exclude",
-                    cause="The statement that created or renamed it was not understood, or our account did not see it",
-                )
-            return followed_schema(found, known, self._charsets, self.options.cast)
-        return relation_schema(found, known, self._charsets, self.options.cast)
+        if found.full:
+            known = self._find(found.schema, found.name)
+            return relation_schema(found, known, self._charsets, self.options.cast)
+        name = f"{found.schema}.{found.name}"
+        if self._history is None:
+            raise Retry(f"binlog_row_metadata is not FULL any more: {name} has no column names")
+        followed = self._history.find((found.schema, found.name))
+        if followed is None:
+            raise Stop(
+                f"the log has rows of {name}, whose definition is not known",
+                "Load the tables anew, or leave this one out: source.exclude",
+                cause="A statement that created or changed it was not understood, or our account does not see it",
+            )
+        return followed_schema(found, followed, self._charsets, self.options.cast)
 
     def _find(self, database: str, table: str) -> TableSchema | None:
+        """A captured table at this place of the log; as it is now when nobody follows definitions."""
         if not self._captured(database, table):
             return None
-        if self._history is not None:
-            known = self._history.find((database, table))
-            return with_cast(replace(known, detail={}), self.options.cast) if known else None
+        if self._history is not None and (known := self._history.find((database, table))) is not None:
+            return with_cast(replace(known, detail={}), self.options.cast)
         with connect(self.options) as server:
             found = describe(server, self._captured, self.options.cast, only=(database, table))
         return found[0] if found else None
@@ -256,7 +256,7 @@ class MySql(Source):
                     "Before: set global binlog_row_metadata = 'FULL';   -- the log then names columns itself",
                     cause="binlog_row_metadata was FULL when this pipeline began, and is not any more",
                 ) from None
-        history.lenient = self.options.skip_unparseable_ddl or names_columns(server)
+        history.lenient, history.spare = self.options.skip_unparseable_ddl, names_columns(server)
         if history.seen.coordinate < after.commit:
             from headwater.sources.mysql.log import look_through
 
@@ -274,7 +274,8 @@ class MySql(Source):
             from headwater.sources.mysql.log import look_through
 
             look_through(self.options, begin, end, _refuse_change)
-        self._history = History(found, begin, self._captured, self.folder, lenient=self.options.skip_unparseable_ddl)
+        self._history = History(found, begin, self._captured, self.folder)
+        self._history.lenient, self._history.spare = self.options.skip_unparseable_ddl, names_columns(server)
         self._history.save(begin.coordinate)
         return self._history
 

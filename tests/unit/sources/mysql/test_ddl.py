@@ -6,15 +6,14 @@ import pytest
 
 from headwater.event import TableSchema
 from headwater.sources.mysql.ddl import (
-    ANSI_QUOTES,
-    NO_BACKSLASH_ESCAPES,
     AlterTable,
     DropColumn,
     DropTables,
     RenameTables,
     Unreadable,
-    parse_ddl,
 )
+from headwater.sources.mysql.ddl_grammar import parse_ddl
+from headwater.sources.mysql.ddl_words import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from headwater.sources.mysql.definitions import Definitions, Flavour, Impossible
 
 LETTERS = {"utf8mb4": 4, "utf8mb3": 3, "latin1": 1, "ucs2": 2, "binary": 1}

@@ -139,6 +139,15 @@ def test_one_that_is_not_understood_can_be_passed_over() -> None:
     assert columns(history) == {"u": ["x"]}
 
 
+def test_one_that_is_not_needed_at_present_is_forgotten_rather_than_left_wrong() -> None:
+    history = begun(None, spare=True)
+    history.define(query("create table v (y int)"), CHARSETS, 60, "f:1")
+    history.define(query("alter table u frobnicate x"), CHARSETS, 61, "f:2")
+    assert columns(history) == {"v": ["y"]}
+    history.define(query("alter table 'v' add z int"), CHARSETS, 62, "f:3")
+    assert columns(history) == {}
+
+
 def test_statements_are_read_in_the_character_set_of_their_session() -> None:
     history = begun(None)
     history.define(query("create table g (größe int)", client=8), CHARSETS, 60, "f:1")

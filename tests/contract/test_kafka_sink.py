@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tests.contract.test_sinks import BEGIN, ORDERS, begun, write
 from tests.unit.sinks.lake_of_orders import Changes, row
 
 from headwater.errors import Rejected, Retry, Stop, Usage
-from headwater.event import Position
+from headwater.event import ChangeBatch, Position
 from headwater.options import parse_options
 from headwater.sinks.kafka import Kafka, KafkaOptions
 from headwater.sinks.kafka.plain import key_partition
@@ -266,6 +267,31 @@ def test_a_broker_that_goes_away_is_waited_for(topics: KafkaTopics) -> None:
 
     assert topics.rows(ORDERS) == [row(1), row(2)]
     assert topics.seen(ORDERS) == 2
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_with_a_transaction_open_is_written_to_again_at_once(topics: KafkaTopics) -> None:
+    sink = begun(topics)
+    changes = Changes(ORDERS).insert(**row(1)).next().insert(**row(2))
+
+    def killed() -> Iterator[list[ChangeBatch]]:
+        yield [changes.batch(0, 1)]
+        # What was sent is on the broker's disk, and its transaction is open.
+        writing = sink._writing
+        assert writing is not None
+        writing.producer._kafka.flush(10)
+        topics.kafka.kill()
+        topics.kafka.start()
+        raise Retry("the connection broke")
+
+    with pytest.raises(Retry):
+        sink.write_log(killed(), changes.upto)
+
+    # Far sooner than its time is up: whoever takes the transactional id over ends what was open.
+    again = topics.sink()
+    assert again.position() == BEGIN
+    again.write_log([[changes.batch()]], changes.upto)
+    assert [record.value["after"]["id"] for record in topics.records(ORDERS)] == [1, 2]
 
 
 def test_settings_are_librdkafka_s_own_and_secrets_are_not_shown() -> None:

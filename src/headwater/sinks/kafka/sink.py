@@ -222,7 +222,7 @@ class Kafka(Sink):
                 writing.facts.append(writing.held.fact(kind, name, upto))
             if stopped is not None:
                 self._send_heartbeat(writing, upto)
-                writing.facts.extend(_catching_up(writing.held, upto, stopped))
+                writing.facts.extend(catching_up(writing.held, upto, stopped))
 
         self._in_one_batch(send)
         seconds = time.perf_counter() - began
@@ -412,7 +412,7 @@ class Kafka(Sink):
         writing.facts.append(writing.held.fact("partitions", topic, now))
 
 
-def _catching_up(held: Held, upto: Position, stopped: Mapping[str, Position]) -> Iterator[Fact]:
+def catching_up(held: Held, upto: Position, stopped: Mapping[str, Position]) -> Iterator[Fact]:
     """What the topic has to know of tables that stay behind: those that stop, and those that go on again."""
     for name, at in stopped.items():
         if held.stopped.get(name) != at:

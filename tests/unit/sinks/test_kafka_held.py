@@ -1,4 +1,4 @@
-"""What the position topic says of tables that stay behind: nothing of them is skipped, nothing of others comes again."""
+"""What the position topic says of tables that stay behind: nothing of them is skipped, nothing else comes again."""
 
 from __future__ import annotations
 

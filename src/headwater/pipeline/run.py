@@ -47,6 +47,7 @@ class Run:
         self._say = say
         self._stopping = False
         self._loading = threading.Lock()
+        self._starting = threading.Lock()
         self._settled = False
 
     def stop(self) -> None:
@@ -178,8 +179,10 @@ class Run:
         position = opening.position or begin
         self.journal.set_consumer(name, position)
         flow = self._flow(spark, name, sink, load)
-        self.flows.append(flow)
-        flow.start(position, target)
+        with self._starting:
+            self.flows.append(flow)
+            flow.start(position, target)
+            flow.wait_started()
 
     @property
     def _loads(self) -> bool:

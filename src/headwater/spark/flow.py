@@ -30,6 +30,10 @@ MAX_BACKOFF_SECONDS = 30.0
 # A batch that Spark cannot run this often in a row will not run by itself.
 MAX_SPARK_FAILURES = 3
 
+# What Spark says of a query that has no planner yet, and how long that is worth waiting for.
+INITIALIZING = "Initializing sources"
+START_SECONDS = 20.0
+
 SESSION_KEYS = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 OnBatch = Callable[[dict[str, int], int], None]
@@ -104,6 +108,15 @@ class SinkFlow:
             .option("checkpointLocation", str(self._checkpoint))
         )
         self._query = (writer.trigger(availableNow=True) if target is not None else writer).start()
+
+    def wait_started(self) -> None:
+        """Until Spark has made its planner, or given up. It gives a planner ten seconds: several at a time, on a busy
+        machine, would all come too late."""
+        deadline = time.monotonic() + START_SECONDS
+        while self._query is not None and self._query.isActive and time.monotonic() < deadline:
+            if self._query.status["message"] != INITIALIZING:
+                return
+            time.sleep(0.05)
 
     @property
     def active(self) -> bool:

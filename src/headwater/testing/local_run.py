@@ -107,6 +107,9 @@ class LocalFlow:
         self.position, self._target = after, target
         self._thread.start()
 
+    def wait_started(self) -> None:
+        """It has no planner to wait for."""
+
     @property
     def active(self) -> bool:
         return self._thread.is_alive()

@@ -31,7 +31,7 @@ MAX_BACKOFF_SECONDS = 30.0
 MAX_SPARK_FAILURES = 3
 
 # What Spark says of a query that has no planner yet, and how long that is worth waiting for.
-INITIALIZING = "Initializing sources"
+INITIALIZING = "Initializing "
 START_SECONDS = 20.0
 
 SESSION_KEYS = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
@@ -114,7 +114,7 @@ class SinkFlow:
         machine, would all come too late."""
         deadline = time.monotonic() + START_SECONDS
         while self._query is not None and self._query.isActive and time.monotonic() < deadline:
-            if self._query.status["message"] != INITIALIZING:
+            if not self._query.status["message"].startswith(INITIALIZING):
                 return
             time.sleep(0.05)
 

@@ -60,6 +60,7 @@ def test_status_health_and_metrics_tell_what_flows_and_what_does_not(database, p
         "loaded_rows": 500,
         "behind_changes": 0,
         "behind_seconds": 0,
+        "stopped": "",
     }
     wait_until(lambda: pipeline.report().source.confirmed == pipeline.report().sinks[0].durable, 30, "confirmed")
 

@@ -101,12 +101,14 @@ class ServerProcess:
     ) -> None:
         self.log = log
         # A session of its own: Ctrl-C in a terminal reaches us, and we decide what the server hears.
-        how: dict[str, Any] = {"cwd": "/", "start_new_session": True, **(unprivileged() if drop_root else {})}
+        user = unprivileged() if drop_root else {}
+        how: dict[str, Any] = {"cwd": "/", "start_new_session": True, **user}
         with log.open("ab") as output:
             self._server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), **how
             )
-        self._watchdog = Watchdog(self.pid, last_signal, temporary, **unprivileged())
+        # As the same user: another one could not end it.
+        self._watchdog = Watchdog(self.pid, last_signal, temporary, **user)
 
     @property
     def pid(self) -> int:

@@ -6,21 +6,23 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from headwater.testing import wait_until
 
 STARTS = """
-import signal, subprocess, sys, time
-from headwater.testing.process import Watchdog
-started = subprocess.Popen(["sleep", "600"], start_new_session=True)
-watchdog = Watchdog(started.pid, signal.SIGTERM)
-print(started.pid, flush=True)
+import pathlib, time
+from headwater.testing.process import ServerProcess
+server = ServerProcess(["sleep", "600"], log=pathlib.Path("/dev/null"), env={{}}, drop_root={drop_root})
+print(server.pid, flush=True)
 time.sleep(600)
 """
 
 
-def test_a_process_under_the_watchdog_ends_when_its_owner_is_killed():
-    with subprocess.Popen([sys.executable, "-c", STARTS], stdout=subprocess.PIPE, text=True) as owner:
+@pytest.mark.parametrize("drop_root", [True, False])
+def test_a_server_ends_when_its_owner_is_killed(drop_root):
+    starts = STARTS.format(drop_root=drop_root)
+    with subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         started = psutil.Process(int(owner.stdout.readline()))
         assert started.status() != psutil.STATUS_ZOMBIE

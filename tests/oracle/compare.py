@@ -94,6 +94,8 @@ LOOSE_MESSAGE = (
 )
 # What a binlog says of a transaction and of the event that holds the row.
 BINLOG = ("ts_?s", "server_id", "gtid", "file", "pos", "thread")
+# What a statement says of its own time.
+TRUNCATE = (Allowed("value.payload.source.ts_[un]s", "Debezium has milliseconds, we the microseconds of the commit"),)
 # A recording was made on another server at another time.
 RECORDED = (
     *LIVE,
@@ -158,6 +160,8 @@ def event_differences(their: DebeziumEvent, our: DebeziumEvent, allowed: Sequenc
         allowed = (*allowed, *LIVE_SNAPSHOT)
     if their.topic.endswith(".message") and _source(their).get("txId") is None:
         allowed = (*allowed, *LOOSE_MESSAGE)
+    if _fields(their).get("op") == "t":
+        allowed = (*allowed, *TRUNCATE)
     if their.topic != our.topic:
         yield f"topic: {their.topic!r} ≠ {our.topic!r}"
     about_transaction = their.topic.endswith(".transaction")

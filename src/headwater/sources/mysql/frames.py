@@ -400,12 +400,12 @@ class ChunkBuilder:
                 self._refuse_change(query)
                 self._end_single(header)
             case Kind.TRUNCATE:
-                self._empty(truncated(query.text, query.database))
+                self._empty(truncated(query.text, query.database), header)
                 self._end_single(header)
             case Kind.DEFINITION:
                 # A table that is made again under the name begins without the rows of the one before.
                 for name in dropped(query.text, query.database):
-                    self._empty(name)
+                    self._empty(name, header)
                 self._define(query)
                 self._end_single(header)
             case Kind.DEFINITION_WITH_ROWS:
@@ -436,8 +436,8 @@ class ChunkBuilder:
         verb = re.split(r"\W", query.text.strip(), maxsplit=1)[0].upper()
         raise self._not_rows(f"{verb} in database {query.database!r}")
 
-    def _empty(self, name: tuple[str, str]) -> None:
-        """All rows of a table are gone at once."""
+    def _empty(self, name: tuple[str, str], header: Header) -> None:
+        """All rows of a table are gone at once, by the statement with this header."""
         place = self._tables.find(name)
         schema = self._tables.schemas[place] if place is not None else None
         if place is not None and schema is not None:

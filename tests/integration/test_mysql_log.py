@@ -89,6 +89,8 @@ def test_tables_that_change_their_shape_are_read_under_the_shape_of_their_rows(m
         {"id": 1, "a": 10, "b": "x"},
         {"id": 2, "b": "y"},
         {"a": 77, "id": 3, "renamed": "z"},
+        # The table was dropped: a truncation to whoever has its rows.
+        None,
         {"id": "new"},
     ]
 

@@ -107,8 +107,9 @@ def snapshot_text(op: pa.Array, moment: Moment) -> Text:
     code: Longs = read.astype(np.int64)
     if len(op) and read[0] and moment.first != "true":
         code[0] = 2
-    # A single row is the last before it is the first.
-    if len(op) and read[-1] and moment.last != "true":
+    # Of a single row: the last of all, the first of all, the last of its table, the first of its table.
+    only_first = len(op) == 1 and moment.first == "first" and moment.last != "last"
+    if len(op) and read[-1] and moment.last != "true" and not only_first:
         code[-1] = 3
     ends = np.cumsum([0, *map(len, words)])
     return Text(literal("".join(words)), ends[code], ends[code + 1])

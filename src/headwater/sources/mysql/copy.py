@@ -81,6 +81,9 @@ def copied(chunk: Chunk, table: TableSchema) -> ChangeBatch:
     batch = read_batch(table, rows, chunk.first, chunk.context["time"], chunk.context["address"], numbered=True)
     # Debezium marks the first and the last row of a snapshot and of each table in it.
     marks = {key: chunk.context[key] for key in ("first", "last")}
+    if len(batch) == 1 and marks["last"] != "true":
+        # Its connectors for this database say of a single row only that it is the last.
+        marks["first"] = "true"
     return ChangeBatch(table, batch.records.replace_schema_metadata(marks))
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from headwater.testing import PostgresServer, wait_until
+from headwater.testing import PostgresServer
 from headwater.testing.binaries import postgres_binaries
 from headwater.testing.mysql import MySqlServer
 from headwater.testing.mysql_binaries import mysql_binaries
@@ -75,18 +75,7 @@ class Database:
         return self.server.connect(self.name)
 
     def drop(self) -> None:
-        """Remove it with its slots, whoever still reads from them."""
-        self.server.execute(
-            "select pg_terminate_backend(active_pid) from pg_replication_slots"
-            " where database = %s and active_pid is not null",
-            self.name,
-        )
-        idle = "select count(*) = 0 from pg_replication_slots where database = %s and active"
-        wait_until(lambda: self.server.execute(idle, self.name)[0][0], 10, "the slots' readers let go")
-        self.server.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", self.name
-        )
-        self.server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self.name)))
+        self.server.drop_database(self.name)
 
 
 _numbers = itertools.count(1)

@@ -10,8 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import psycopg
-
 from headwater.options import Secret, parse_options
 from headwater.sources.base import Source
 from headwater.sources.mysql import MySql
@@ -85,16 +83,7 @@ class PostgresOrigin(Origin):
         return self.server.execute(f"select * from {self.schema}.{table} order by 1", database=self.database)
 
     def close(self) -> None:
-        with psycopg.connect(self.server.url("postgres"), autocommit=True) as connection:
-            connection.execute(
-                "select pg_terminate_backend(active_pid) from pg_replication_slots where database = %s and active",
-                [self.database],
-            )
-            connection.execute(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s",
-                [self.database],
-            )
-            connection.execute(f"drop database {self.database} with (force)")  # type: ignore[call-overload]
+        self.server.drop_database(self.database)
 
 
 class MySqlOrigin(Origin):

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import psycopg
-from psycopg import sql
 
-from headwater.testing import wait_until
 from headwater.testing.debezium import Debezium, DebeziumEvent
 from headwater.testing.postgres import PostgresServer
 
@@ -53,8 +51,7 @@ class Postgres(Database):
         try:
             yield
         finally:
-            self._drop_slots(name)
-            self.server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+            self.server.drop_database(name)
 
     def run(self, name: str, blocks: Iterable[str]) -> None:
         """Every block as one transaction; one that starts with COPY carries its data below."""
@@ -84,13 +81,6 @@ class Postgres(Database):
 
     def before_headwater(self, name: str) -> None:
         self.server.execute("select pg_create_logical_replication_slot('headwater', 'pgoutput')", database=name)
-
-    def _drop_slots(self, name: str) -> None:
-        """A walsender may need a moment to notice that its client has left."""
-        held = "select from pg_replication_slots where database = %s and active"
-        wait_until(lambda: not self.server.execute(held, name), 10, "the slots' readers let go")
-        query = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
-        self.server.execute(query, name, database=name)
 
 
 def _execute(connection: psycopg.Connection[Any], block: str) -> None:

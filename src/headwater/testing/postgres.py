@@ -34,6 +34,7 @@ from headwater.testing.process import (
     runnable,
     unprivileged,
 )
+from headwater.testing.waiting import wait_until
 
 SETTINGS = {
     "wal_level": "logical",
@@ -176,6 +177,21 @@ class PostgresServer:
     def create_database(self, name: str) -> None:
         """An empty database. The name may hold anything PostgreSQL allows."""
         self.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+
+    def drop_database(self, name: str) -> None:
+        """Remove it with its slots, whoever still reads from them."""
+
+        def without_slots() -> bool:
+            # A walsender needs a moment to let go.
+            try:
+                for act in ("pg_terminate_backend(active_pid)", "pg_drop_replication_slot(slot_name)"):
+                    self.execute(f"select {act} from pg_replication_slots where database = %s", name)  # noqa: S608
+            except psycopg.errors.ObjectInUse:
+                return False
+            return True
+
+        wait_until(without_slots, 20, "the readers of its slots let go")
+        self.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
     def log_text(self) -> str:
         """Everything the server has logged, over all its starts."""

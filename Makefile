@@ -40,7 +40,7 @@ demo: setup ## A shop on PostgreSQL, its tables live in Delta, compared at the e
 
 .PHONY: test
 test: $(VENV)/.dev ## All tests but the slow ones; ARGS="-k name" picks
-	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) --durations=15 -m "not slow" $(ARGS)
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Tests that need neither server nor JVM

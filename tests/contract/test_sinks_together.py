@@ -181,6 +181,9 @@ def test_a_table_that_drifts_stops_alone_and_goes_on_exactly_where_it_was(
             pair.pipeline.start()
             pair.pipeline.wait_ready()
             database.execute("insert into orders values (2, 'two', 1)")
+            # A batch of its own: a table stops with all it has in a batch.
+            wait_until(lambda: pair.topic("orders", decode=read)[1:], 60, pair.pipeline.output)
+            wait_until(lambda: 2 in pair.lake_of("orders"), 60, pair.pipeline.output)
             # Neither may a reader of the old schema be given texts, nor can the Delta table's column follow.
             database.execute("alter table orders alter qty type text using qty::text")
             database.execute("insert into orders values (3, 'three', 1, 'much'); insert into items values (2, 'two')")

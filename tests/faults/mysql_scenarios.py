@@ -46,7 +46,7 @@ def caught_up(primary: MySqlServer, replica: MySqlServer) -> bool:
     return bool(replica.execute("select @@global.gtid_slave_pos")[0][0] == written)
 
 
-@scenario()
+@scenario(slow=True)
 def failover_to_a_replica(stage: MySqlStage) -> None:
     """Other files, other offsets, the same GTIDs: the stream goes on where it was."""
     with replica_of(stage) as replica:

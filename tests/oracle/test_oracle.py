@@ -25,7 +25,7 @@ from .transform_cases import TRANSFORM_CASES
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 ALL = (*CASES, *TRANSFORM_CASES, *MARIADB_CASES, *MYSQL_CASES)
 # `make test` asks Debezium for these on PostgreSQL, `make test-oracle` for all.
-SHORT = {"operations.defaults", "operations.transactions", "types.defaults", "outbox.placed"}
+SHORT = {"operations.transactions", "types.defaults"}
 
 
 def parameters() -> Iterator[object]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaProtocolError
+from pyarrow.dataset import Dataset
 
 from headwater.sinks.delta.place import Folder
 
@@ -23,4 +24,10 @@ def read_table(folder: Folder) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | N
         # Deletion vectors, which Spark's MERGE leaves: DataFusion's scan applies them, pyarrow's does not.
         reader = pa.RecordBatchReader.from_stream(QueryBuilder().register("t", table).execute("select * from t"))
         return reader.schema, iter(reader)
-    return dataset.schema, dataset.to_batches()
+    return dataset.schema, _batches(dataset)
+
+
+def _batches(dataset: Dataset) -> Iterator[pa.RecordBatch]:
+    """Begins to read when somebody asks: Arrow reads ahead in threads, and a scan that nobody has read to its end
+    crashes the interpreter when that ends."""
+    yield from dataset.to_batches()

@@ -441,19 +441,21 @@ class ChunkBuilder:
         place = self._tables.find(name)
         schema = self._tables.schemas[place] if place is not None else None
         if place is not None and schema is not None:
-            self._note(schema, int(self._tables.ids[place]))
+            self._note(schema, int(self._tables.ids[place]), at=header)
         elif (schema := self._find(*name)) is not None:
             self._own_ids += 1
-            self._note(schema, self._own_ids)
+            self._note(schema, self._own_ids, at=header)
 
-    def _note(self, schema: TableSchema, id: int, content: bytes = b"") -> None:
-        """A change that is no row: of a whole table, or of no table at all."""
+    def _note(self, schema: TableSchema, id: int, content: bytes = b"", at: Header | None = None) -> None:
+        """A change that is no row: of a whole table, or of no table at all; `at` the place of this event."""
         place = self._tables.place(id)
         if place is None:
             self._tables.put(id, (schema.schema, schema.name), b"", schema)
             place = len(self._tables.schemas) - 1
         size = binlog.HEADER_BYTES + 8 + len(content)
-        self._keep(binlog.HEADER.pack(0, Event.QUERY, 0, size, 0, 0) + id.to_bytes(8, "little") + content, 1)
+        # Whoever reads it finds its place as that of any event: where it ends, less its size.
+        end = (at.end - at.size + size) & 0xFFFFFFFF if at is not None and at.end else 0
+        self._keep(binlog.HEADER.pack(0, Event.QUERY, 0, size, end, 0) + id.to_bytes(8, "little") + content, 1)
         self._tables.counts[place] += 1
 
     def _relate(self, body: bytes) -> None:

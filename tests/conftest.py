@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
 SLOWNESS = ("server", "spark", "fault", "slow")
 # Fixtures of what is costly to start: all tests with one of them run in the same process, and it is started once.
-COSTLY = {"spark": "spark", "mysql": "mysql", "origin": "mysql", "kafka": "kafka", "target": "kafka", "place": "kafka"}
+COSTLY = {
+    "spark": "spark",
+    "in_spark": "spark with jars",
+    "mysql": "mysql",
+    "origin": "mysql",
+    "kafka": "kafka",
+    "target": "kafka",
+    "place": "kafka",
+}
 
 
 @pytest.hookimpl(tryfirst=True)

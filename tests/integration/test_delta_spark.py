@@ -99,7 +99,7 @@ def sorted_rows(path: Path, table: TableSchema = ORDERS) -> list[dict[str, Any]]
 
 def random_history(path: Path, seed: int) -> None:
     model, to, done = Model(seed), sink(path, engine="spark"), 0
-    for size in (40, 1, 60, 40):
+    for size in (40, 1, 60):
         for _ in range(size):
             model.step()
         rows = model.changes.rows[max(0, done - 5) :]
@@ -117,6 +117,24 @@ def test_a_random_history_by_sparks_merge_equals_a_dict(in_spark: Any, tmp_path:
     seed = random.randrange(10**6)  # noqa: S311
     print("seed", seed)
     in_spark(random_history, tmp_path, seed)
+
+
+def changes_without_effect(path: Path) -> None:
+    to = sink(path, engine="spark")
+    for changes in (
+        Changes().insert(**row(1)).truncate(),
+        Changes(commit=200).truncate(),
+        Changes(commit=300).insert(**row(1)).delete(id=1),
+    ):
+        write_frame(to, changes)
+
+        assert sink(path).table_position(ORDERS) == changes.upto
+        assert write_frame(to, changes) == 0
+    assert sorted_rows(path) == []
+
+
+def test_changes_that_leave_the_table_as_it_was_move_its_position(in_spark: Any, tmp_path: Path) -> None:
+    in_spark(changes_without_effect, tmp_path)
 
 
 def native_then_spark(path: Path) -> None:

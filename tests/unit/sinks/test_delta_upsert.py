@@ -130,6 +130,15 @@ def test_truncate_voids_what_was_before_it(tmp_path: Path) -> None:
     assert rows_at(tmp_path) == []
 
 
+def test_changes_that_leave_the_table_as_it_was_move_its_position(tmp_path: Path) -> None:
+    to = sink(tmp_path)
+    none = [Changes().insert(**row(1)).truncate(), Changes(commit=200).truncate(), Changes(commit=300).delete(id=1)]
+    for changes in none:
+        write(to, changes)
+
+        assert sink(tmp_path).table_position(ORDERS) == changes.upto
+
+
 def test_a_key_of_several_columns_is_the_pair(tmp_path: Path) -> None:
     pair = type(ORDERS)(ORDERS.schema, ORDERS.name, ORDERS.columns, ("id", "note"), ("id", "note"))
     to = sink(tmp_path)

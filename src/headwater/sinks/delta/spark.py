@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import Stop
+from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Position, TableSchema, change_schema
-from headwater.sinks.delta.log import read_metadata, write_metadata
+from headwater.sinks.delta.log import Moved, Rewrite, read_metadata, write_metadata
 from headwater.sinks.delta.native import Native
 from headwater.sinks.delta.reduce import LastState, conform, last_state
 from headwater.sinks.delta.shape import awkward, changelog_rows
@@ -62,7 +62,12 @@ def write_frame(native: Native, spark: SparkSession, table: TableSchema, frame: 
         _frame(session, changelog_rows(left), schema).write.format("delta").mode("append").save(log.folder.uri)
     else:
         _upsert(session, native, target, last_state([left], native.key), schema)
-    _require_alone(native, table, version)
+    if not _require_alone(native, table, version):
+        # Spark commits nothing where nothing changes (TRUNCATE of an empty table): the position moves all the same.
+        try:
+            log.commit(upto, Rewrite())
+        except Moved as error:
+            raise Retry(f"{table.table}: the Delta table was changed by someone else meanwhile") from error
     return len(left)
 
 
@@ -215,13 +220,17 @@ def merge_statement(target: str, source: str, columns: Sequence[str], key: Seque
     )
 
 
-def _require_alone(native: Native, table: TableSchema, version: int) -> None:
-    """Spark lets two blind inserts of a key pass side by side: see that the commits since `version` are one of ours."""
+def _require_alone(native: Native, table: TableSchema, version: int) -> bool:
+    """Spark lets two blind inserts of a key pass side by side: see that the commits since `version` are one of ours.
+
+    False when none is.
+    """
     native.log.refresh()
-    new = native.log.table.history(native.log.version - version)
+    new = native.log.table.history(native.log.version - version) if native.log.version > version else []
     ours = [entry for entry in new if read_metadata(entry.get("userMetadata"), native.log.pipeline) is not None]
     if len(ours) > 1:
         raise Stop(
             f"{table.table}: {len(ours)} commits of pipeline {native.log.pipeline!r} were made at once: two writers",
             "stop the other pipeline of this name, then load the table anew: headwater snapshot",
         )
+    return bool(ours)

@@ -30,13 +30,16 @@ def global_setting(mysql: MySqlServer) -> Iterator[SetGlobal]:
     """Sets global variables, and sets them back."""
     before: dict[str, str] = {}
 
+    def assign(name: str, value: str) -> None:
+        mysql.execute(f"set global {name} = {value if value.isdigit() else repr(value)}")
+
     def change(name: str, value: str) -> None:
         before.setdefault(name, str(mysql.execute(f"select @@global.{name}")[0][0]))
-        mysql.execute(f"set global {name} = '{value}'")
+        assign(name, value)
 
     yield change
     for name, value in before.items():
-        mysql.execute(f"set global {name} = '{value}'")
+        assign(name, value)
 
 
 @pytest.fixture(params=["FULL", "MINIMAL", "NO_LOG"])

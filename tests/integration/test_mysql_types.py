@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.integration.mysql_source import batches, reading, source_of
+from tests.integration.mysql_source import SetGlobal, batches, reading, source_of
 
 from headwater.event import concat
 from headwater.testing.mysql import MySqlServer
@@ -325,3 +325,28 @@ def test_generated_and_invisible_columns_come_with_the_others(
         copied = [row for batch in source.copy(snapshot.chunks[0], snapshot) for row in batch.after.to_pylist()]
 
     assert streamed == copied == [{"id": 1, "a": 10, "v": 11, "s": 12, "h": 7}]
+
+
+def test_a_row_of_several_packets_is_copied_and_read(
+    mysql: MySqlServer, schema: str, global_setting: SetGlobal
+) -> None:
+    global_setting("max_allowed_packet", str(64 << 20))
+    size = 17 << 20
+    source = source_of(mysql, schema)
+    with reading(source) as log:
+        mysql.execute(
+            f"create table {schema}.t (id int primary key, body longblob)",
+            f"insert into {schema}.t values (1, 'a'), (2, repeat('b', {size})), (3, 'c')",
+        )
+        streamed = concat(batches(source, log)).after.to_pylist()
+    with source.snapshot(source.tables(), 1) as snapshot:
+        copied = [row for batch in source.copy(snapshot.chunks[0], snapshot) for row in batch.after.to_pylist()]
+    through_journal = source.copy_log()
+    journaled = []
+    while (piece := through_journal.read(0)) is not None:
+        schemas = {run.schema: through_journal.schema(run.schema) for run in piece.tables}
+        journaled += [row for batch in source.decode(piece, schemas) for row in batch.after.to_pylist()]
+    through_journal.close()
+
+    assert copied == streamed == [{"id": 1, "body": b"a"}, {"id": 2, "body": b"b" * size}, {"id": 3, "body": b"c"}]
+    assert journaled == copied

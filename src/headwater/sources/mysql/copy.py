@@ -16,6 +16,7 @@ from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.mysql import kernels, values
 from headwater.sources.mysql.layout import result_layout
 from headwater.sources.mysql.relay import read_door
+from headwater.sources.mysql.result import count_rows
 
 
 def copy_rows(chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
@@ -33,16 +34,15 @@ def copy_chunks(snapshot: Snapshot, after: Position) -> Iterator[Chunk]:
         blocks = read_door(dict(snapshot.detail["door"]), chunk.where["number"])
         types = next(blocks).hex()
         for block in blocks:
-            data = np.frombuffer(block, dtype=np.uint8).copy()
-            rows, _end = kernels.count_packets(data, np.zeros(1, np.int64))
-            table, upto = chunk.table, Position(after.commit, after.ordinal + int(rows), after.resume)
+            rows = count_rows(block)
+            table, upto = chunk.table, Position(after.commit, after.ordinal + rows, after.resume)
             yield Chunk(
                 frames=block,
                 lengths=np.array([len(block)], np.uint32),
                 first=after,
                 last=upto,
                 whole=False,
-                tables=(TableRun(number, table.table, table.id, int(rows)),),
+                tables=(TableRun(number, table.table, table.id, rows),),
                 context={
                     "copy": True,
                     "types": types,

@@ -475,13 +475,23 @@ def result_bounds(data, starts, ends, layout, start, size):
 
 @kernel("i8(u1[::1], i8[::1], i8[::1])")
 def packet_places(data, starts, ends):
-    """Where the payload of every packet begins and ends; the number of packets. They fill `data`."""
+    """Where the payload of every packet begins and ends; the number of packets. They fill `data`.
+
+    A size of 16 MB - 1 says that the true one follows in 8 bytes."""
     at = np.int64(0)
     n = np.int64(0)
     while at + 4 <= data.size and n < starts.size:
         size = _u24(data, at)
-        starts[n] = at + 4
-        ends[n] = at + 4 + size
-        at += 4 + size
+        at += 4
+        if size == 0xFFFFFF:
+            if at + 8 > data.size:
+                return np.int64(-1)
+            size = _i64(data, at)
+            at += 8
+            if size < 0 or size > data.size - at:
+                return np.int64(-1)
+        starts[n] = at
+        ends[n] = at + size
+        at += size
         n += 1
     return n if at == data.size else np.int64(-1)

@@ -20,6 +20,8 @@ from headwater.sources.mysql.packets import Packets, parse_error
 _PREPARE, _EXECUTE, _CLOSE = 0x16, 0x17, 0x19
 # A server under load may take long to find the first row.
 WAIT_SECONDS = 3600.0
+# A row of 16 MB or more comes in several packets; ours has this header, its size in 8 bytes, and is a block by itself.
+LARGE = b"\xff" * 4
 
 
 def rows_of(server: Server, statement: str, block: int) -> Iterator[bytes]:
@@ -50,11 +52,10 @@ def _blocks(packets: Packets, block: int) -> Iterator[bytes]:
     while True:
         data = packets.data[packets.at : packets.end]
         _rows, end = kernels.count_packets(np.ascontiguousarray(data), state)
-        if state[0] == 3:
-            raise Stop(
-                "a row of 16 MB or more cannot be copied yet",
-                "Leave the table out (source.exclude), or stream without a snapshot (source.snapshot: no_data)",
-            )
+        if state[0] == 3 and not end and (large := packets.large()) is not None:
+            row, packets.at = large
+            yield LARGE + len(row).to_bytes(8, "little") + row
+            continue
         if end and (state[0] or end >= block):
             yield data[:end].tobytes()
             packets.at += end
@@ -66,6 +67,14 @@ def _blocks(packets: Packets, block: int) -> Iterator[bytes]:
             return
         if not packets.receive(WAIT_SECONDS):
             raise Retry("the server has said nothing while a table was being copied")
+
+
+def count_rows(block: bytes) -> int:
+    """How many rows a block has."""
+    if block.startswith(LARGE):
+        return 1
+    rows, _end = kernels.count_packets(np.frombuffer(block, dtype=np.uint8).copy(), np.zeros(1, np.int64))
+    return int(rows)
 
 
 def _next(packets: Packets) -> bytes:

@@ -29,11 +29,11 @@ SLOWNESS = ("server", "spark", "fault", "slow")
 COSTLY = {
     "spark": "spark",
     "in_spark": "spark with jars",
-    "mysql": "mysql",
-    "origin": "mysql",
     "kafka": "kafka",
     "target": "kafka",
     "place": "kafka",
+    "mysql": "mysql",
+    "origin": "mysql",
 }
 
 

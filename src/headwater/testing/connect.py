@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from headwater.testing.debezium import jars
 from headwater.testing.download import Artifact, fetch, java
 from headwater.testing.java import JavaServer
-from headwater.testing.process import free_port
 
 RUNTIME = Artifact("org.apache.kafka", "connect-runtime", "4.3.0", size="40 MB", transitive=True)
 JSON = Artifact("org.apache.kafka", "connect-json", "4.3.0", size="10 MB", transitive=True)
@@ -25,9 +24,10 @@ class ConnectWorker(JavaServer):
         self._bootstrap = bootstrap
         self._connector = dict(connector)
 
-    def prepare(self) -> list[str]:
-        classes = [fetch(artifact) for artifact in (RUNTIME, JSON)]
-        self.port = self.port or free_port()
+    def prepare(self) -> None:
+        self._classes = [fetch(artifact) for artifact in (RUNTIME, JSON)]
+
+    def command(self) -> list[str]:
         converter = "org.apache.kafka.connect.json.JsonConverter"
         worker = {
             "bootstrap.servers": self._bootstrap,
@@ -50,7 +50,7 @@ class ConnectWorker(JavaServer):
             path = self.directory / f"{name}.properties"
             path.write_text("".join(f"{key}={value}\n" for key, value in content.items()))
             files.append(str(path))
-        found = ":".join(f"{folder}/*" for folder in classes)
+        found = ":".join(f"{folder}/*" for folder in self._classes)
         return [java(), "-Xmx2g", "-cp", found, "org.apache.kafka.connect.cli.ConnectStandalone", *files]
 
     def ready(self) -> bool:

@@ -64,15 +64,18 @@ class KafkaServer(JavaServer):
             "sasl.password": password,
         }
 
-    def prepare(self) -> list[str]:
-        jars = fetch(KAFKA)
+    def prepare(self) -> None:
+        self._jars = fetch(KAFKA)
+
+    def command(self) -> list[str]:
         properties = self.directory / "server.properties"
-        if not self.port:
-            self.port, self._controller, self._secure = free_port(), free_port(), free_port()
-            properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-            self._format(jars, properties)
+        if not self._controller:
+            self._controller, self._secure = free_port(), free_port()
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
+        if not self.data.exists():
+            self._format(self._jars, properties)
         program = [java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [*program, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
+        return [*program, "-cp", f"{self._jars}/*", "kafka.Kafka", str(properties)]
 
     def _properties(self) -> dict[str, str]:
         ports = {"CLIENT": self.port, "SECURE": self._secure, "CONTROLLER": self._controller}
@@ -86,7 +89,7 @@ class KafkaServer(JavaServer):
             "advertised.listeners": ",".join(text for name, text in listeners.items() if name != "CONTROLLER"),
             "inter.broker.listener.name": "CLIENT",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.directory / "data"),
+            "log.dirs": str(self.data),
         }
         if self._users:
             module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from headwater.testing.download import Artifact, cache_folder, fetch, java, put_in_place
 from headwater.testing.java import JavaServer
-from headwater.testing.process import free_port
 
 APICURIO = Artifact(
     "io.apicurio", "apicurio-registry-app", "2.6.13.Final", size="142 MB", type="tar.gz", classifier="all"
@@ -27,9 +26,10 @@ class RegistryServer(JavaServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
 
-    def prepare(self) -> list[str]:
-        installed = _unpacked()
-        self.port = self.port or free_port()
+    def prepare(self) -> None:
+        self._installed = _unpacked()
+
+    def command(self) -> list[str]:
         settings = {
             "quarkus.http.host": "127.0.0.1",
             "quarkus.http.port": str(self.port),
@@ -38,7 +38,7 @@ class RegistryServer(JavaServer):
         }
         options = [f"-D{name}={value}" for name, value in settings.items()]
         program = [java(), "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [*program, *options, "-jar", str(next(installed.glob("*-runner.jar")))]
+        return [*program, *options, "-jar", str(next(self._installed.glob("*-runner.jar")))]
 
     def ready(self) -> bool:
         change = urllib.request.Request(  # noqa: S310 - our own loopback server

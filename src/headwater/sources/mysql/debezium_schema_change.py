@@ -105,15 +105,17 @@ def schema_change_record(
         }
         for change in changes
     ]
+    # The database of the tables, which need not be the one that was in use.
+    database = changes[0].name[0] if changes else message["database"]
     rest = {
         "ts_ms": now,
-        "databaseName": message["database"],
+        "databaseName": database,
         "schemaName": None,
         "ddl": message["ddl"],
         "tableChanges": tables,
     }
     value = f'{{"source":{source},{_json(rest)[1:]}'
-    key = _json({"databaseName": message["database"]})
+    key = _json({"databaseName": database})
     topic = names.topic_name(options)
     return Record(topic, with_schema(options, key_schema, key), with_schema(options, value_schema, value))
 

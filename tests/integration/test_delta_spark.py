@@ -26,6 +26,7 @@ from headwater.errors import Stop
 from headwater.event import ChangeBatch, Column, Position, TableSchema
 from headwater.sinks.delta.engine import Engine
 from headwater.sinks.delta.spark import changes_of, has_delta
+from headwater.spark.session import LIGHT_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,7 @@ def start_session() -> None:
     _spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars.packages", PACKAGE)
+        .config("spark.driver.extraJavaOptions", LIGHT_JVM)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.ui.enabled", "false")

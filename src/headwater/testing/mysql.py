@@ -68,7 +68,13 @@ class MySqlServer(Server):
     def environment(self) -> dict[str, str]:
         own = self.directory / "lib"
         libraries = sorted(own.iterdir()) if own.exists() else self.binaries.libraries
-        return {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "LC_ALL": "C",
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+            # A server that starts removes what others have there of temporary tables.
+            "TMPDIR": str(self.directory),
+        }
 
     def ready(self) -> bool:
         try:

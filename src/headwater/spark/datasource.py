@@ -143,6 +143,7 @@ class ChangeStreamReader(JournalStreamReader):
         self.row_schema = schema
         self._copies = reading.source.options.snapshot != "no_data"
         self._tail: TailProcess | None = None
+        self._begin = ORIGIN
         self._last_keep = 0.0
         self._last_beat = 0.0
 
@@ -202,7 +203,7 @@ class ChangeStreamReader(JournalStreamReader):
     def _open(self, durable: Position | None) -> Position:
         """See that slot, journal and tail are there; returns where the log begins."""
         if self._tail is not None:
-            return ORIGIN
+            return self._begin
         source, options = self.reading.source, self.reading.options
         durable = None if durable == ORIGIN else durable
         self.journal.create(source.type, source.identity(), source.facts())
@@ -210,9 +211,11 @@ class ChangeStreamReader(JournalStreamReader):
         self.index.refresh()
         begin = source.prepare(durable, self.index.reach(durable) if durable else None)
         source.close()
-        if options.name not in self.journal.consumer_positions():
-            self.journal.set_consumer(options.name, durable)
         copies = durable is None and self._copies
+        if options.name not in self.journal.consumer_positions():
+            # Without a snapshot whoever comes again before the first change was read goes on from here.
+            self.journal.set_consumer(options.name, durable if durable or copies else begin)
+        self._begin = begin
         limit = options.journal_max_bytes
         self._tail = TailProcess(self.journal, source.type, source.options, begin, limit, copy_first=copies)
         self._tail.ensure()

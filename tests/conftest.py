@@ -30,6 +30,8 @@ COSTLY = {
     "spark": "spark",
     "in_spark": "spark with jars",
     "kafka": "kafka",
+    "broker": "kafka",
+    "relay": "kafka",
     "target": "kafka",
     "place": "kafka",
     "mysql": "mysql",
@@ -47,6 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def costly(item: pytest.Item) -> str | None:
+    origin = getattr(item, "callspec", None) and item.callspec.params.get("origin")  # type: ignore[attr-defined]
+    if origin is not None and "kafka" in origin.fixture:
+        return "kafka"
     return next((group for fixture, group in COSTLY.items() if fixture in getattr(item, "fixturenames", ())), None)
 
 

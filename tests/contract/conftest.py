@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.testing import PostgresServer
 from headwater.testing.kafka import KafkaServer
 from headwater.testing.registry import RegistryServer
 
@@ -22,3 +23,9 @@ def registry() -> Iterator[RegistryServer]:
     """A schema registry whose compatibility is BACKWARD."""
     with RegistryServer() as server:
         yield server
+
+
+@pytest.fixture
+def postgres_and_kafka(postgres: PostgresServer, kafka: KafkaServer) -> tuple[PostgresServer, KafkaServer]:
+    """A database, and a broker for its events."""
+    return postgres, kafka

@@ -10,13 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.oracle.ours import Headwater
+
 from headwater.options import Secret, parse_options
 from headwater.sources.base import Source
+from headwater.sources.kafka import Kafka
+from headwater.sources.kafka.options import KafkaOptions
 from headwater.sources.mysql import MySql
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.source import Postgres
 from headwater.testing import PostgresServer
+from headwater.testing.kafka import KafkaServer
 from headwater.testing.mysql import MySqlServer
 
 PASSWORD = "canary-0xC0FFEE"
@@ -30,6 +38,8 @@ class Origin(ABC):
     # The name of the server's fixture.
     fixture: ClassVar[str]
     quote: ClassVar[str]
+    # Whether there is something behind the log that can be copied.
+    copies: ClassVar[bool] = True
     # What stands before a table's name in events.
     schema: str
 
@@ -111,4 +121,40 @@ class MySqlOrigin(Origin):
         self.server.execute(f"drop database {self.schema}")
 
 
-ORIGINS: tuple[type[Origin], ...] = (PostgresOrigin, MySqlOrigin)
+class KafkaOrigin(PostgresOrigin):
+    """Topics with the events of a PostgreSQL database, each transaction written as soon as it is committed."""
+
+    type = "kafka"
+    fixture = "postgres_and_kafka"
+    copies = False
+
+    def __init__(self, servers: tuple[PostgresServer, KafkaServer]) -> None:
+        super().__init__(servers[0])
+        self.broker = servers[1].bootstrap
+        self.prefix = self.database.replace("contract", "topics")
+        topic = f"{self.prefix}.public.items"
+        AdminClient({"bootstrap.servers": self.broker}).create_topics([NewTopic(topic, 1)])[topic].result()
+        properties = {"topic.prefix": self.prefix, "slot.name": self.database, "publication.name": "pub"}
+        self.events = Headwater(self.server.url(self.database), properties)
+        self.events.start()
+        self.written = 0
+
+    def source(self, **options: Any) -> Source:
+        own = {} if "url" in options else {"bootstrap.servers": self.broker, "topic.prefix": self.prefix}
+        return Kafka(parse_options(KafkaOptions, {**own, **options}, where="source", name="contract"))
+
+    def transaction(self, statements: Sequence[str], *, rollback: bool = False) -> None:
+        super().transaction(statements, rollback=rollback)
+        producer = Producer({"bootstrap.servers": self.broker})
+        events = self.events.streamed()
+        for event in events[self.written :]:
+            producer.produce(event.topic, event.value, event.key)
+        self.written = len(events)
+        assert producer.flush(30) == 0
+
+    def close(self) -> None:
+        self.events.close()
+        super().close()
+
+
+ORIGINS: tuple[type[Origin], ...] = (PostgresOrigin, MySqlOrigin, KafkaOrigin)

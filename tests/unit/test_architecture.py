@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 # From the ground up; a module may import its own layer and those below.
 LAYERS = [
-    {"errors", "options", "failpoints", "wording", "compiled"},
+    {"errors", "options", "failpoints", "wording", "compiled", "kafka_cluster"},
     {"event"},
     {"sinks", "transforms", "formats", "snapshot", "journal", "sources", "registry", "dead_letters"},
     {"tail"},

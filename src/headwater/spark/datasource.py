@@ -91,8 +91,8 @@ class Reading:
         where = "format('headwater')"
         sections, flat = take_connect(with_properties(given), where)
         self.settled = settled = settle(flat, source.options_class, DebeziumOptions, ReaderOptions)
-        own, debezium, rest = split_options(
-            settled.options, ReaderOptions, DebeziumOptions, source.options_class, where=where
+        own, rest, debezium = split_options(
+            settled.options, ReaderOptions, source.options_class, DebeziumOptions, where=where
         )
         name = str(own.get("name", "reader"))
         self.options = parse_options(ReaderOptions, own, where="format('headwater')", name=name)

@@ -131,7 +131,13 @@ def wait_for_tail(journal: Journal, tail: TailProcess, timeout: float = START_SE
 def options_to_wire(options: Any) -> dict[str, Any]:
     """Options as JSON values, secrets revealed: only ever written to a pipe."""
     fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in fields.items()}
+    return {name: _revealed(value) for name, value in fields.items()}
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _revealed(inner) for name, inner in value.items()}
+    return value.reveal() if isinstance(value, Secret) else value
 
 
 def options_from_wire(cls: type[T], wire: Mapping[str, Any]) -> T:

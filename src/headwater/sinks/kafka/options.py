@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import Usage
-from headwater.options import Secret, option
+from headwater.kafka_cluster import REGISTRY, SETTINGS, clear_settings, masked_settings
+from headwater.options import option
 from headwater.sinks.base import SinkOptions
 
-SECRET = re.compile(r"password|secret|token|credential|\bkey\.pem|jaas|user\.info|oauthbearer\.config")
-REGISTRY = "schema.registry."
 # What the sink's promises rest on.
 OWN = {
     "transactional.id": "it is made from the names of pipeline and sink",
@@ -50,32 +48,22 @@ class KafkaOptions(SinkOptions):
         {},
         help="librdkafka's own settings, e.g. security.protocol, sasl.username, sasl.password, linger.ms; and"
         " schema.registry.url, schema.registry.basic.auth.user.info, …",
-        pattern=r"[a-z0-9_]+(\.[a-z0-9_]+)+|acks|debug|retries",
+        pattern=SETTINGS,
     )
 
     def __post_init__(self) -> None:
         for name, why in OWN.items():
             if name in self.client:
                 raise Usage(f"sink kafka: {name} cannot be set: {why}")
-        object.__setattr__(self, "client", {name: _setting(name, value) for name, value in self.client.items()})
+        object.__setattr__(self, "client", masked_settings(self.client))
         if (self.format == "debezium-avro") != (f"{REGISTRY}url" in self.client):
             raise Usage("sink kafka: format debezium-avro and schema.registry.url go together")
 
     def registry(self) -> dict[str, str]:
         """What a client of the schema registry is made with; holds secrets in the clear."""
-        return {name.removeprefix(REGISTRY): text for name, text in self._clear().items() if name.startswith(REGISTRY)}
-
-    def _clear(self) -> dict[str, str]:
-        return {name: value.reveal() if isinstance(value, Secret) else value for name, value in self.client.items()}
+        return clear_settings(self.client, registry=True)
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """What a client of librdkafka is made with; holds secrets in the clear."""
-        given = {name: text for name, text in self._clear().items() if not name.startswith(REGISTRY)}
+        given = clear_settings(self.client, registry=False)
         return {"bootstrap.servers": self.bootstrap_servers, **given, **more}
-
-
-def _setting(name: str, value: Any) -> str | Secret:
-    if isinstance(value, Secret) or SECRET.search(name):
-        return value if isinstance(value, Secret) else Secret(str(value))
-    # YAML's true, as librdkafka spells it.
-    return str(value).lower() if str(value) in ("True", "False") else str(value)

@@ -120,7 +120,9 @@ class Cluster:
         began, self._nobody = time.monotonic(), False
         while True:
             try:
-                return self.admin.list_topics(timeout=1.0)
+                found = self.admin.list_topics(timeout=1.0)
+                self._refused, self._nobody = None, False
+                return found
             except KafkaException as error:
                 # This calls `_complain`.
                 self.admin.poll(0)

@@ -142,10 +142,9 @@ class Events:
 def _batch(data: Bytes, frames: Frames, table: TableSchema, chunk: Chunk) -> ChangeBatch:
     events = _avro(data, frames, table, chunk) if table.detail["form"] == "avro" else _json(data, frames, table, chunk)
     rows = frames.commit.size
-    unknown = ~np.isin(events.op, list(_OPERATIONS))
-    if unknown.any():
-        row = int(np.flatnonzero(unknown)[0])
-        raise _damaged(frames, row, chunk, f"its op is {chr(int(events.op[row]))!r}")
+    _refuse(~np.isin(events.op, list(_OPERATIONS)), "it has an op that is none of r, c, u, d, t", frames, chunk)
+    _refuse((events.op == ord("d")) & ~events.before, "a delete that does not say which row", frames, chunk)
+    _refuse(np.isin(events.op, list(b"rcu")) & ~events.after, "a row without values", frames, chunk)
     before, _ = _image(table, BEFORE, events.before, events.column)
     after, unchanged = _image(table, AFTER, events.after, events.column)
     times = np.where(events.time >= 0, events.time, frames.time * 1000)
@@ -255,6 +254,11 @@ def _unchanged(masks: Mapping[str, Mask], rows: int) -> pa.ListArray:
     np.cumsum(counts, out=offsets[1:])
     names = pa.array(list(masks), pa.string()).take(pa.array(columns))
     return pa.ListArray.from_arrays(pa.array(offsets), names, mask=pa.array(counts == 0))
+
+
+def _refuse(rows: Mask, why: str, frames: Frames, chunk: Chunk) -> None:
+    if rows.any():
+        raise _damaged(frames, int(np.flatnonzero(rows)[0]), chunk, why)
 
 
 def _damaged(frames: Frames, row: int, chunk: Chunk, why: str) -> Stop:

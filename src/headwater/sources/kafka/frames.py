@@ -197,11 +197,18 @@ class ChunkBuilder:
         status = inference.widen(data, ends[:-1].copy(), ends[1:].copy())
         for row in reversed(np.flatnonzero(status != kernels.FINE).tolist()):
             place = run.frames.pop(row)
-            self._refuse_frame(place)
+            _coordinate, offset, _time, partition, number, *_ = HEADER.unpack_from(self._frames[place])
+            error = Foreign("it is no JSON object with before, after and op", "Leave the topic out: source.topics")
+            self._refuse(error, self._topics[number], partition, offset)
+            self._empty(place)
         run.table = inference.table
+        if not run.table.columns:
+            # A TRUNCATE before the first row: there is nothing to empty.
+            for place in run.frames:
+                self._empty(place)
+            run.frames.clear()
 
-    def _refuse_frame(self, place: int) -> None:
-        coordinate, offset, time, partition, number, _relation, _size = HEADER.unpack_from(self._frames[place])
-        error = Foreign("it is no JSON object with before, after and op", "Leave the topic out: source.topics")
-        self._refuse(error, self._topics[number], partition, offset)
+    def _empty(self, place: int) -> None:
+        """A frame that is no change after all."""
+        coordinate, offset, time, partition, number, *_ = HEADER.unpack_from(self._frames[place])
         self._frames[place] = HEADER.pack(coordinate, offset, time, partition, number, NO_TABLE, -1)

@@ -26,6 +26,8 @@ GATHER_SECONDS = 0.05
 TICK_SECONDS = 30.0
 # New topics and partitions are looked for, and how far behind we are is asked, this often.
 LOOK_SECONDS = 5.0
+# The same, while partitions that were added wait for older ones.
+SOON_SECONDS = 0.5
 # What librdkafka may have fetched ahead.
 AHEAD_KILOBYTES = 32 << 10
 # A consumer that nobody assigns partitions to has no deadline to ask for more.
@@ -43,6 +45,8 @@ class KafkaLog(Log):
         self._builder = ChunkBuilder(after, progress, shapes, topics.options.processing_failure, self._remember)
         self._received = progress.coordinate
         self._behind = 0
+        # Records and bytes that came.
+        self._records = self._bytes = 0
         self._last_emit = self._looked = 0.0
         self._last_tick = time.monotonic()
         # Partitions that were added to a topic: read when those before them have been read up to here.
@@ -84,7 +88,7 @@ class KafkaLog(Log):
                 self._received = self._builder.coordinate
                 if self._builder.moved and now - self._last_tick >= self._tick_seconds:
                     return self._emit()
-            if now - self._looked >= LOOK_SECONDS:
+            if now - self._looked >= (SOON_SECONDS if self._waiting else LOOK_SECONDS):
                 self._look()
             self._take(max(wait, 0.0))
             if time.monotonic() >= deadline and not self._builder.pending and not self._builder.full:
@@ -108,7 +112,9 @@ class KafkaLog(Log):
         self._consumer.close()
 
     def lag(self) -> Mapping[str, Any]:
-        return {"received": self._received, "behind_records": self._behind}
+        # The broker tells offsets, not bytes: what has come is taken for what will.
+        size = self._bytes // self._records if self._records else 1
+        return {"received": self._received, "behind_records": self._behind, "behind_bytes": self._behind * size}
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -128,6 +134,8 @@ class KafkaLog(Log):
             topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
             refused = message.error()
             if refused is None:
+                self._records += 1
+                self._bytes += len(message)
                 add(topic, partition, offset, message.key(), message.value(), message.timestamp()[1])
             elif refused.code() == KafkaError._PARTITION_EOF:
                 # Behind what a transaction wrote stands the broker's own mark, which nobody is shown.

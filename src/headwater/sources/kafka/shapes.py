@@ -57,7 +57,8 @@ class Shape:
     """How to take records apart that begin with these bytes, and the table they are of."""
 
     value_mark: bytes
-    key_mark: bytes
+    # None: described by a record without a key.
+    key_mark: bytes | None
     begin: int
     end: int
     key_begin: int
@@ -70,7 +71,9 @@ class Shape:
         """Whether a record is one of these."""
         if not self.value_mark and value.startswith((_SCHEMA, b"\0")):
             return False
-        return value.startswith(self.value_mark) and (key is None or key.startswith(self.key_mark))
+        if not value.startswith(self.value_mark):
+            return False
+        return key is None or (self.key_mark is not None and key.startswith(self.key_mark))
 
 
 class Shapes:
@@ -118,7 +121,8 @@ class Shapes:
                 f"the topics {owner} and {topic} are both of a table {found.table}",
                 "Read them in two pipelines: source.topics; their rows would go into one table of the lake",
             )
-        return Shape(own.mark, other.mark, own.begin, own.end, other.begin, other.end, table, inference)
+        mark = None if key is None else other.mark
+        return Shape(own.mark, mark, own.begin, own.end, other.begin, other.end, table, inference)
 
     def _table(
         self, topic: str, own: Written, value: bytes, key: tuple[str, ...]

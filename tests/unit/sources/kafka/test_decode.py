@@ -419,6 +419,22 @@ def test_a_truncate_has_no_key_and_belongs_to_the_table_all_the_same() -> None:
     assert batch.table.key == ("id",)
 
 
+@pytest.mark.parametrize(("op", "rows"), [("x", {"after": {"id": 1}}), ("d", {}), ("u", {"before": {"id": 1}})])
+def test_an_event_that_says_less_than_it_must_is_refused_where_it_stands(op: str, rows: Any) -> None:
+    topics = Topics()
+    topics.put([*plain({"id": 1}), (TOPIC, b'{"id":1}', event(op, **rows))])
+    with pytest.raises(Stop, match=r"srv\.public\.orders \[0\] offset 1 cannot be read"):
+        topics.batches()
+
+
+def test_the_key_is_known_though_the_first_record_had_none() -> None:
+    topics = Topics()
+    topics.put([(TOPIC, None, event("t"))])
+    topics.put(plain({"id": 1}))
+
+    assert [batch.table.key for batch in topics.batches()] == [("id",)]
+
+
 def test_changes_can_be_decoded_one_by_one_and_as_text() -> None:
     topics = Topics()
     topics.put(with_schema({"id": INT, "v": {"type": "int16"}}, {"id": 1, "v": 1}, {"id": 2, "v": 70000}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -129,6 +130,11 @@ class Cluster:
                 waited = time.monotonic() - began
                 if self._refused or waited > TIMEOUT or (self._nobody and waited > NOBODY_SECONDS):
                     raise self.error(error, "cannot list its topics") from error
+
+    @cached_property
+    def id(self) -> str:
+        """What the cluster calls itself, whichever broker is asked."""
+        return str(self.metadata().cluster_id)
 
     def topics(self) -> dict[str, int]:
         """Every topic of the cluster and how many partitions it has."""

@@ -6,6 +6,9 @@ The events are those of our own Kafka sink, whose bytes `tests/oracle` holds to 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from hashlib import md5
@@ -16,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.contract.targets import read_topic
 from tests.contract.test_sources import Row, decoded, opened, read, shown
 from tests.lake import assert_same_rows, lake_rows, source_rows
 
@@ -136,15 +140,11 @@ def test_a_lake_from_topics_equals_the_table_behind_them_however_often_the_tail_
         "alter table orders add column extra bigint; update orders set extra = 9007199254740993 where id = 1"
     )
     relay.publish()
-    # Every tail dies with its first block, and the next one goes on behind it.
-    assert relay.back.available_now(failpoints="journal.after_append=kill") == 0, relay.back.output()
-    assert_same(database, relay.back.lake)
+    # Every tail dies with its first block, the next one goes on behind it; and so does a run killed behind its commit.
+    deadly = "journal.after_append=kill"
+    assert relay.back.available_now(failpoints=f"{deadly},sink.after_write=kill") < 0, relay.back.output()
+    assert relay.back.available_now(failpoints=deadly) == 0, relay.back.output()
 
-    database.execute(insert(300, 400))
-    database.execute("update orders set rate = 'NaN', amount = -0.01 where id between 2 and 9")
-    relay.publish()
-    assert relay.back.available_now(failpoints="sink.after_write=kill") < 0, relay.back.output()
-    assert relay.back.available_now() == 0, relay.back.output()
     assert_same(database, relay.back.lake)
 
 
@@ -340,3 +340,80 @@ def test_check_finds_the_tables_and_what_will_hurt(broker: Broker) -> None:
     assert any("without a schema" in finding.text for finding in broker.source().check())
     (table,) = broker.source().tables()
     assert (table.table, table.key, [c.name for c in table.columns]) == ("public.items", ("id",), ["id", "name"])
+
+
+# -- from end to end -------------------------------------------------------------------------------
+
+
+def test_events_go_on_to_other_topics_with_their_rows_as_they_were(broker: Broker, tmp_path: Path) -> None:
+    broker.write(1, 2, amount=1.50, note='é "x"')
+    cluster = {"bootstrap.servers": broker.server.bootstrap}
+    source = {"type": "kafka", **cluster, "topic.prefix": broker.prefix}
+    runs = {}
+    for name in (f"{broker.prefix}_copy", broker.prefix):
+        (tmp_path / name).mkdir()
+        definition = {"name": name, "source": source, "sinks": [{"type": "kafka", **cluster}]}
+        runs[name] = PipelineProcess(tmp_path / name, definition, spark=False)
+        try:
+            status = runs[name].available_now()
+        finally:
+            runs[name].close()
+        # Into the very topics that are read, it would never end.
+        assert status == (3 if name == broker.prefix else 0), runs[name].output()
+
+    assert "which it is read from" in runs[broker.prefix].output()
+    copied = read_topic(broker.server, f"{broker.prefix}_copy.public.items")
+    assert [record.value["after"] for record in copied] == [{"id": n, "amount": 1.5, "note": 'é "x"'} for n in (1, 2)]
+    assert [record.value["source"]["topic"] for record in copied] == [broker.topic] * 2
+
+
+def test_tail_prints_what_comes_from_now_on(broker: Broker) -> None:
+    broker.write(1)
+    url = f"kafka://{broker.server.bootstrap}/{broker.prefix}"
+    command = [sys.executable, "-m", "headwater.cli", "tail", url, "--limit", "1", "--format", "flat"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert "listening" in tail.stderr.readline()
+        broker.write(2)
+        line = json.loads(tail.stdout.readline())
+        assert tail.wait(30) == 0
+
+    assert line["id"] == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_reads_typed_rows_and_resumes_inside_of_a_batch(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    broker.admin.create_partitions([NewPartitions(broker.topic, 2)])[broker.topic].result()
+    broker.wait(broker.topic, 2)
+    options = {
+        "url": f"kafka://{broker.server.bootstrap}/{broker.prefix}",
+        "table": "public.items",
+        "state": str(tmp_path / "state"),
+        "max_rows": "7",
+    }
+    seen: list[Any] = []
+
+    def run() -> None:
+        frame = spark.readStream.format("headwater").options(**options).load()
+        query = (
+            frame.writeStream.foreachBatch(lambda batch, _number: seen.append(batch.collect()))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    broker.write(*range(20), note="a")
+    broker.write(*range(100, 120), partition=1, note="b")
+    run()
+    # The journal is lost; the checkpoint holds the offsets of both partitions.
+    shutil.rmtree(tmp_path / "state")
+    broker.write(*range(20, 25), note="c")
+    run()
+
+    assert max(map(len, seen)) <= 7
+    rows = [row for batch in seen for row in batch]
+    assert sorted(row.after.id for row in rows) == [*range(25), *range(100, 120)]
+    assert [row.after.id for row in rows if row.after.id < 100] == list(range(25))

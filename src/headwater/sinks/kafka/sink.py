@@ -390,6 +390,11 @@ class Kafka(Sink):
 
     def _owner(self, topic: str, table: TableSchema) -> None:
         """Characters that Kafka does not allow become `_`: two tables may end in one topic unasked."""
+        if table.detail.get("topic") == topic and getattr(self.connector, "cluster", "") == self.client.id:
+            raise Stop(
+                f"{table.table} would be written into the topic {topic}, which it is read from, for ever",
+                "give the pipeline another name, which is the prefix of its topics, or use the transform `route`",
+            )
         owner = self.topics.setdefault(topic, table.table)
         if owner != table.table and not self.form.transforms:
             raise Stop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
@@ -20,9 +21,12 @@ _ZEROS = {"string": '""', "bytes": '""', "boolean": "false", "array": "[]", "map
 _TRANSACTION = Template((Slot('"'),), '"')
 
 
+@dataclass(frozen=True)
 class KafkaConnector:
     """See `formats.connector.Connector`."""
 
+    # The id of the cluster that events come from: whoever writes to it must not write what he reads.
+    cluster: str
     name: ClassVar[str] = "kafka"
 
     def database_of(self, table: TableSchema) -> str:

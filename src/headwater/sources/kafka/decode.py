@@ -205,7 +205,7 @@ def _avro(data: Bytes, frames: Frames, table: TableSchema, chunk: Chunk) -> Even
 
     def column(part: int, place: int, rows: Longs) -> Values:
         own, all_rows = table.columns[place], parts[part]
-        values = [all_rows[row][own.name] for row in rows.tolist()]
+        values = [all_rows[row].get(own.name) for row in rows.tolist()]
         if own.detail.get("token"):
             return Values(pa.array([None if value is None else json_text(value) for value in values], pa.string()))
         return from_objects(own, values, table.detail["placeholder"], table.table)

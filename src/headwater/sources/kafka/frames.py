@@ -21,6 +21,7 @@ from headwater.sources.kafka import kernels
 from headwater.sources.kafka.inference import Inference
 from headwater.sources.kafka.position import Progress, at
 from headwater.sources.kafka.shapes import Foreign, Shape, Shapes
+from headwater.sources.kafka.versions import Versions
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +47,13 @@ class ChunkBuilder:
     """Takes records one by one, gives chunks. `remember` is told of every table that a chunk names."""
 
     def __init__(
-        self, start: Position, progress: Progress, shapes: Shapes, failure: str, remember: Callable[[TableSchema], None]
+        self,
+        start: Position,
+        progress: Progress,
+        shapes: Shapes,
+        versions: Versions,
+        failure: str,
+        remember: Callable[[TableSchema], None],
     ) -> None:
         self.progress = progress
         self.coordinate = progress.coordinate
@@ -55,6 +62,7 @@ class ChunkBuilder:
         self.pending = 0
         self.commit_time = 0
         self._shapes = shapes
+        self._versions = versions
         self._failure = failure
         self._remember = remember
         self._frames: list[bytes] = []
@@ -98,7 +106,8 @@ class ChunkBuilder:
         if shape is None or value is None or (shape.table is None and shape.inference is None):
             self._put(topic, partition, offset, NO_TABLE, time, None, b"")
             return
-        run = self._run(topic, shape)
+        table = shape.table and self._versions.table(topic, partition, offset, shape.table)
+        run = self._run(topic, table, shape.inference)
         run.frames.append(len(self._frames))
         payload = value[shape.begin : len(value) - shape.end]
         own = None if key is None else key[shape.key_begin : len(key) - shape.key_end]
@@ -145,17 +154,17 @@ class ChunkBuilder:
         if self._failure == "warn":
             LOG.warning("%s; it is left out: %s", text, error.what)
 
-    def _run(self, topic: str, shape: Shape) -> _Run:
+    def _run(self, topic: str, table: TableSchema | None, inference: Inference | None) -> _Run:
         """The run of the record's table. Within a chunk a table has one schema."""
         run = self._runs.get(topic)
-        if run is not None and (run.table is not shape.table or run.inference is not shape.inference):
-            if run.table is None or shape.table is None or run.table.id != shape.table.id:
+        if run is not None and (run.table is not table or run.inference is not inference):
+            if run.table is None or table is None or run.table.id != table.id:
                 self._cut()
                 run = None
             else:
-                run.table = shape.table
+                run.table = table
         if run is None:
-            run = self._runs[topic] = _Run(len(self._runs), shape.table, shape.inference)
+            run = self._runs[topic] = _Run(len(self._runs), table, inference)
         return run
 
     def _cut(self) -> None:

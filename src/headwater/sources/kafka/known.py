@@ -1,4 +1,4 @@
-"""What another run has learned of tables: columns of events without a schema, and the key of every topic."""
+"""What another run has learned of topics: the columns and keys of their tables, since when partitions have them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from headwater.event import TableSchema
 from headwater.journal.folder import read_json, write_atomically
 
 _FILE = "tables.json"
+# Column → the first offset of a record that had it.
+Since = dict[str, int]
 
 
 class KnownTables:
@@ -17,18 +19,32 @@ class KnownTables:
     def __init__(self, folder: Path | None) -> None:
         self._path = folder / _FILE if folder is not None else None
         read = (read_json(self._path) or {}) if self._path is not None else {}
-        self._tables = {topic: TableSchema.from_json(json.dumps(text)) for topic, text in read.items()}
+        self._tables = {topic: TableSchema.from_json(json.dumps(told["table"])) for topic, told in read.items()}
+        self._since: dict[str, dict[int, Since]] = {
+            topic: {int(partition): since for partition, since in told["since"].items()} for topic, told in read.items()
+        }
+        self._written = json.dumps(read)
 
     def __call__(self, topic: str) -> TableSchema | None:
         return self._tables.get(topic)
 
+    def since(self, topic: str, partition: int) -> Since:
+        """Changed by whoever asks."""
+        return self._since.setdefault(topic, {}).setdefault(partition, {})
+
     def remember(self, table: TableSchema) -> None:
         """This is how a topic's table looks from now on."""
-        topic = str(table.detail["topic"])
-        known = self._tables.get(topic)
-        if known is not None and known.id == table.id:
+        self._tables[str(table.detail["topic"])] = table
+
+    def save(self) -> None:
+        """Write what has changed."""
+        if self._path is None:
             return
-        self._tables[topic] = table
-        if self._path is not None:
-            whole = {name: json.loads(each.to_json()) for name, each in self._tables.items()}
-            write_atomically(self._path, json.dumps(whole, ensure_ascii=False))
+        whole = {
+            topic: {"table": json.loads(table.to_json()), "since": self._since.get(topic, {})}
+            for topic, table in self._tables.items()
+        }
+        text = json.dumps(whole, ensure_ascii=False)
+        if text != self._written:
+            write_atomically(self._path, text)
+            self._written = text

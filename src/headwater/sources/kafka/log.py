@@ -17,6 +17,7 @@ from headwater.sources.kafka.frames import ChunkBuilder
 from headwater.sources.kafka.known import KnownTables
 from headwater.sources.kafka.position import Progress, parse_progress
 from headwater.sources.kafka.shapes import Shapes
+from headwater.sources.kafka.versions import Versions
 
 # Records that are asked for at a time.
 BATCH = 2000
@@ -42,7 +43,8 @@ class KafkaLog(Log):
         self._known = known
         self._schemas: dict[str, TableSchema] = {}
         progress = parse_progress(after.resume)
-        self._builder = ChunkBuilder(after, progress, shapes, topics.options.processing_failure, self._remember)
+        failure = topics.options.processing_failure
+        self._builder = ChunkBuilder(after, progress, shapes, Versions(known), failure, self._remember)
         self._received = progress.coordinate
         self._behind = 0
         # Records and bytes that came.
@@ -152,6 +154,7 @@ class KafkaLog(Log):
 
     def _emit(self) -> Chunk | None:
         chunk = self._builder.take()
+        self._known.save()
         self._last_emit = self._last_tick = time.monotonic()
         if not self._builder.pending and not self._builder.full:
             self._received = self._builder.coordinate

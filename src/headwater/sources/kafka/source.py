@@ -44,16 +44,16 @@ class Kafka(Source):
         return Topics(self.options)
 
     def identity(self) -> str:
-        return f"kafka:{self.topics.metadata().cluster_id}"
+        return f"kafka:{self.topics.id}"
 
     def facts(self) -> Mapping[str, str]:
-        return {}
+        return {"cluster": self.topics.id}
 
     @staticmethod
-    def connector(facts: Mapping[str, str]) -> Connector:  # noqa: ARG004
+    def connector(facts: Mapping[str, str]) -> Connector:
         from headwater.sources.kafka.debezium import KafkaConnector
 
-        return KafkaConnector()
+        return KafkaConnector(facts["cluster"])
 
     def check(self) -> list[Finding]:
         from headwater.sources.kafka.check import check

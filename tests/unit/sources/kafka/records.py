@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from headwater.event import ChangeBatch, Chunk, TableSchema
@@ -14,6 +15,7 @@ from headwater.sources.kafka.known import KnownTables
 from headwater.sources.kafka.options import KafkaOptions
 from headwater.sources.kafka.position import Progress, at
 from headwater.sources.kafka.shapes import Shapes
+from headwater.sources.kafka.versions import Versions
 
 TOPIC = "srv.public.orders"
 SOURCE = {"version": "3", "connector": "postgresql", "name": "srv", "db": "shop", "schema": "public", "table": "orders"}
@@ -23,16 +25,17 @@ Record = tuple[str, bytes | None, bytes | None]
 class Topics:
     """Records of some topics, gathered into chunks and decoded as from the journal."""
 
-    def __init__(self, schemas_by_id: Any = None, **options: Any) -> None:
+    def __init__(self, schemas_by_id: Any = None, folder: Path | None = None, **options: Any) -> None:
         given = {"brokers": "nowhere", "topic.prefix": "srv", **options}
         self.options = parse_options(KafkaOptions, given, where="source")
         self.schemas: dict[str, TableSchema] = {}
-        self.known = KnownTables(None)
+        self.known = KnownTables(folder)
         shapes = Shapes(self.options, self.known, lambda _schema, _table: True)
         if schemas_by_id is not None:
             shapes.__dict__["registry"] = schemas_by_id
         progress = Progress()
-        self.builder = ChunkBuilder(at(progress), progress, shapes, self.options.processing_failure, self._remember)
+        failure = self.options.processing_failure
+        self.builder = ChunkBuilder(at(progress), progress, shapes, Versions(self.known), failure, self._remember)
 
     def _remember(self, table: TableSchema) -> None:
         # As from the journal: a schema is its JSON.
@@ -50,6 +53,7 @@ class Topics:
         found = []
         while (chunk := self.builder.take()) is not None:
             found.append(chunk)
+        self.known.save()
         return found
 
     def batches(self, **how: Any) -> list[ChangeBatch]:

@@ -393,6 +393,43 @@ def test_any_change_can_be_resumed_behind() -> None:
     assert positions(chunk, {"no.such"}) == []
 
 
+def test_a_column_that_is_added_reaches_partitions_one_after_the_other(tmp_path: Path) -> None:
+    topics = Topics(folder=tmp_path)
+    old, new = {"id": INT}, {"id": INT, "v": STRING}
+    topics.put(with_schema(old, {"id": 1}))
+    topics.put(with_schema(new, {"id": 2, "v": "x"}))
+    topics.put(with_schema(old, {"id": 3}), partition=1)
+    topics.put(with_schema(new, {"id": 4, "v": "y"}), partition=1)
+    expected = [{"id": 1}, {"id": 2, "v": "x"}, {"id": 3, "v": None}, {"id": 4, "v": "y"}]
+    assert [row["after"] for row in topics.rows()] == expected
+
+    # After a restart, which begins a little earlier than what was learned; and after one that begins behind it.
+    for begin, columns in ((0, ["id", "v"]), (2, ["id"])):
+        again = Topics(folder=tmp_path)
+        again.builder.begin(TOPIC, "id", 0, begin)
+        again.put(with_schema(old, {"id": 1}))
+        assert [[c.name for c in batch.table.columns] for batch in again.batches()] == [columns]
+
+
+def test_a_column_that_is_dropped_is_gone() -> None:
+    topics = Topics()
+    topics.put(with_schema({"id": INT, "v": STRING}, {"id": 2, "v": "x"}))
+    topics.put(with_schema({"id": INT}, {"id": 3}))
+
+    assert [row["after"] for row in topics.rows()] == [{"id": 2, "v": "x"}, {"id": 3}]
+
+
+def test_a_type_that_changes_is_each_record_s_own() -> None:
+    milliseconds = {"id": INT, "at": named("int64", "io.debezium.time.Timestamp")}
+    microseconds = {"id": INT, "at": named("int64", "io.debezium.time.MicroTimestamp")}
+    topics = Topics()
+    for partition, columns in ((0, milliseconds), (1, microseconds), (0, milliseconds)):
+        topics.put(with_schema(columns, {"id": 1, "at": 1000}), partition)
+
+    micros = [row["after"]["at"].microsecond for row in topics.rows()]
+    assert micros == [0, 1000, 0]
+
+
 def test_a_chunk_has_one_schema_per_table() -> None:
     topics = Topics()
     topics.put(with_schema({"id": INT}, {"id": 1}))

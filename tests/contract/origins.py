@@ -133,7 +133,8 @@ class KafkaOrigin(PostgresOrigin):
         self.broker = servers[1].bootstrap
         self.prefix = self.database.replace("contract", "topics")
         topic = f"{self.prefix}.public.items"
-        AdminClient({"bootstrap.servers": self.broker}).create_topics([NewTopic(topic, 1)])[topic].result()
+        admin = AdminClient({"bootstrap.servers": self.broker})
+        admin.create_topics([NewTopic(topic, 1)])[topic].result()
         properties = {"topic.prefix": self.prefix, "slot.name": self.database, "publication.name": "pub"}
         self.events = Headwater(self.server.url(self.database), properties)
         self.events.start()

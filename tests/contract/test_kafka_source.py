@@ -69,10 +69,11 @@ def assert_same(database: Any, lake: Path) -> None:
     extra = ", extra" if database.execute("select 1 from pg_attribute where attname = 'extra'") else ""
     rows = f"""(select id, at, due, day, amount, rate, paid, note, md5(body) as body, raw, tags, code::text as code,
       opening::text as opening, trim_scale(any_number::numeric)::text as any_number{extra} from orders) as shown"""
-    ours = [
-        {**row, "body": md5(row["body"].encode(), usedforsecurity=False).hexdigest()}
-        for row in lake_rows(lake, "public.orders")
-    ]
+    ours = lake_rows(lake, "public.orders")
+    for row in ours:
+        row["body"] = md5(row["body"].encode(), usedforsecurity=False).hexdigest()
+        # Without a schema, an array is JSON.
+        row["tags"] = json.loads(row["tags"]) if isinstance(row["tags"], str) else row["tags"]
     assert_same_rows("orders", ours, source_rows(database, rows))
 
 
@@ -101,7 +102,7 @@ class Relay:
         self.back.close()
 
 
-@pytest.fixture(params=["schemas", "plain", "avro"])
+@pytest.fixture(params=["schemas", *(pytest.param(form, marks=pytest.mark.slow) for form in ("plain", "avro"))])
 def relay(
     request: pytest.FixtureRequest, database: Any, kafka: KafkaServer, registry: RegistryServer, tmp_path: Path
 ) -> Iterator[Relay]:
@@ -130,7 +131,8 @@ def test_a_lake_from_topics_equals_the_table_behind_them_however_often_the_tail_
     assert relay.back.available_now() == 0, relay.back.output()
     assert_same(database, relay.back.lake)
 
-    database.execute("update orders set note = 'the body did not change' where id <= 50")
+    database.execute("update orders set note = 'the body did not change', rate = 'NaN' where id <= 50")
+    database.execute(insert(300, 400))
     # A row that moves is deleted and created: Debezium does not carry over what did not change.
     database.execute(
         "delete from orders where id between 60 and 70; update orders set id = 70, body = '' where id = 80"

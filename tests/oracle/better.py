@@ -33,9 +33,6 @@ def better(case: Case, events: Iterable[DebeziumEvent]) -> Iterator[DebeziumEven
     events = list(events)
     endless = _endless(events) if case.database == "mariadb" else set()
     for event in events:
-        if event.topic == "srv" and _source(event).get("snapshot") != "false":
-            # Definitions are not in our snapshots: they are what the rows say.
-            continue
         if case.doubled and event.topic == case.doubled and _source(event).get("snapshot") not in (None, "false"):
             continue
         if case.doubled:

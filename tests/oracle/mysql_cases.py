@@ -42,7 +42,6 @@ _BOTH = (
         },
     ),
     Case("defaults", "defaults"),
-    Case("definitions", "schema_changes", {"include.schema.changes": "true", "converter.schemas.enable": "true"}),
 )
 MARIADB_CASES = (
     *(dataclasses.replace(case, database="mariadb") for case in _BOTH),

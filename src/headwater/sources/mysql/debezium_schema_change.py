@@ -153,7 +153,8 @@ def _column(column: Column, position: int) -> dict[str, Any]:
         "position": position,
         "optional": column.nullable,
         "autoIncremented": bool(facts.get("auto_increment")),
-        "generated": column.generated,
+        # Debezium counts what the server numbers as generated too.
+        "generated": column.generated or bool(facts.get("auto_increment")),
         "comment": facts.get("comment"),
         "defaultValueExpression": column.default,
         "enumValues": None if labels is None else ["'" + label.replace("'", "''") + "'" for label in labels],

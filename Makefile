@@ -71,7 +71,7 @@ test-kafka: $(VENV)/.dev ## All Kafka tests, the slow ones too: broker and regis
 
 .PHONY: faults
 faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)
-	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest -m fault --timeout=0 $(ARGS) tests/faults
+	HEADWATER_FAULT_SECONDS=$(SECONDS) HEADWATER_FAULT_SEED=$(SEED) $(BIN)/pytest $(PARALLEL) -m fault --timeout=0 $(ARGS) tests/faults
 
 .PHONY: giant
 giant: $(VENV)/.dev ## One transaction of ROWS rows through the tail, and the memory it takes (ROWS=5000000)

@@ -101,7 +101,7 @@ def sorted_rows(path: Path, table: TableSchema = ORDERS) -> list[dict[str, Any]]
 
 def random_history(path: Path, seed: int) -> None:
     model, to, done = Model(seed), sink(path, engine="spark"), 0
-    for size in (40, 1, 60):
+    for size in (40, 1, 40):
         for _ in range(size):
             model.step()
         rows = model.changes.rows[max(0, done - 5) :]

@@ -31,6 +31,15 @@ def pipeline(database, tmp_path) -> Iterator[PipelineProcess]:
     process.close()
 
 
+@pytest.fixture
+def without_spark(database, tmp_path) -> Iterator[PipelineProcess]:
+    """The same, for what Spark has no part in: it starts in a second."""
+    source = {"type": "postgres", "url": database.url, "slot": database.slot}
+    process = PipelineProcess(tmp_path, {"source": source}, spark=False)
+    yield process
+    process.close()
+
+
 def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_values(database, pipeline):
     database.execute("create table public.t (id int primary key, body text, n numeric(8,2))")
     database.execute("alter table public.t alter body set storage external")
@@ -83,24 +92,24 @@ def test_an_idle_database_does_not_pin_wal_while_others_write(database, pipeline
     assert pipeline.stop() == 0
 
 
-def test_a_second_run_of_the_same_pipeline_is_refused_by_name(database, pipeline):
+def test_a_second_run_of_the_same_pipeline_is_refused_by_name(database, without_spark):
     database.execute("create table public.t (id int primary key)")
-    pipeline.start()
-    pipeline.wait_streaming()
+    without_spark.start()
+    without_spark.wait_streaming()
 
-    second = _headwater("run", str(pipeline.file))
+    second = _headwater("run", str(without_spark.file))
 
     assert second.returncode == 3
     assert "in use by process" in second.stderr
-    pipeline.kill()
+    without_spark.kill()
 
 
-def test_a_table_without_a_key_stops_an_upsert_with_the_remedy(database, pipeline):
+def test_a_table_without_a_key_stops_an_upsert_with_the_remedy(database, without_spark):
     database.execute("create table public.log (line text); insert into public.log values ('a')")
 
-    assert pipeline.available_now() == 3
-    assert "public.log has no primary key" in pipeline.output()
-    assert "REPLICA IDENTITY FULL" in pipeline.output()
+    assert without_spark.available_now() == 3
+    assert "public.log has no primary key" in without_spark.output()
+    assert "REPLICA IDENTITY FULL" in without_spark.output()
 
 
 def test_append_keeps_every_event_of_a_table_without_a_key(database, tmp_path):
@@ -112,6 +121,7 @@ def test_append_keeps_every_event_of_a_table_without_a_key(database, tmp_path):
             "source": {"type": "postgres", "url": database.url, "slot": database.slot},
             "sinks": [{"type": "delta", "path": str(lake), "mode": "append"}],
         },
+        spark=False,
     )
     database.execute("insert into public.log values ('before')")
     assert pipeline.available_now() == 0, pipeline.output()[-3000:]

@@ -11,7 +11,7 @@ from tests.conftest import Database
 from tests.integration.postgres_source import make_source
 
 from headwater.event import Position
-from headwater.journal import Journal, JournalReader
+from headwater.journal import Journal, JournalReader, Limits
 from headwater.pipeline.run import Run
 from headwater.sources.postgres.position import flush_lsn, parse_lsn
 from headwater.sources.postgres.source import Postgres
@@ -37,7 +37,9 @@ class Pipeline:
         """Start, go on until the condition holds, stop; what the sink was given meanwhile."""
         source = make_source(self.database, **{**self.options, **options})
         sink = SimpleNamespace(position=lambda: self.position)
-        definition: Any = SimpleNamespace(source=source, sinks={"sink": sink}, journal=self.journal.path)
+        definition: Any = SimpleNamespace(
+            source=source, sinks={"sink": sink}, journal=self.journal.place, tail_folder=self.folder
+        )
         run = Run(definition)
         begin, _positions = run._prepare()
         source.close()
@@ -52,7 +54,7 @@ class Pipeline:
                 self._deliver(index)
             return not until() and next(turns, None) is not None
 
-        tail = Tail(source, self.journal, begin, 1 << 30, alive)
+        tail = Tail(source, self.journal, begin, Limits(1 << 30), alive)
         try:
             tail.run()
         finally:

@@ -13,7 +13,8 @@ from tests.integration.list_pipeline import Pipeline, insert
 from tests.integration.postgres_source import make_source
 
 from headwater.errors import Stop, Usage
-from headwater.journal import writer
+from headwater.journal.file_writer import FileWriter
+from headwater.journal.folder import FolderStorage
 from headwater.sources.postgres import log as log_module
 from headwater.sources.postgres.history import known_timeline
 from headwater.sources.postgres.position import format_lsn
@@ -61,9 +62,9 @@ def servers(postgres: PostgresServer, tmp_path: Path) -> Iterator[tuple[Postgres
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(FolderStorage, "pace", 0.01)
     monkeypatch.setattr(loop, "READ_SECONDS", 0.02)
-    monkeypatch.setattr(writer, "SYNC_SECONDS", 0.02)
+    monkeypatch.setattr(FileWriter, "sync_seconds", 0.02)
     monkeypatch.setattr(log_module, "PING_SECONDS", 0.05)
     monkeypatch.setattr(log_module, "VERIFY_SECONDS", 0.2)
 

@@ -12,7 +12,7 @@ from tests.conftest import Database
 from tests.integration.postgres_source import make_source
 
 from headwater.event import ORIGIN
-from headwater.journal import Journal, JournalReader
+from headwater.journal import Journal, JournalReader, Limits
 from headwater.tail import TailProcess, tail_state
 from headwater.testing import wait_until
 
@@ -39,7 +39,8 @@ def test_a_giant_transaction_passes_in_constant_memory(database: Database, tmp_p
     source.close()
     journal = Journal(tmp_path / "journal")
     journal.create(source.type, source.identity(), source.facts())
-    tail = TailProcess(journal, source.type, source.options, begin, 40 << 30)
+    journal.set_begin(begin)
+    tail = TailProcess(journal, tmp_path, source.type, source.options, Limits(40 << 30))
     tail.ensure()
     pid = tail.pid
     assert pid is not None

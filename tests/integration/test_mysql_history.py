@@ -14,6 +14,7 @@ from headwater.event import Position
 from headwater.formats.connector import Moment, Run
 from headwater.formats.debezium_json import DebeziumJson
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.journal import Journal
 from headwater.sources.base import Severity
 from headwater.sources.mysql import MySql
 from headwater.sources.mysql.connection import connect
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.server
 def kept(mysql: MySqlServer, schema: str, folder: Path, **options: Any) -> MySql:
     """A source with a folder of its own, as a tail has it."""
     source = source_of(mysql, schema, **options)
-    source.folder = folder
+    source.files = Journal(folder).source
     return source
 
 
@@ -134,7 +135,6 @@ def test_a_server_that_stops_naming_columns_is_followed_from_there_when_nothing_
     assert finding.severity == Severity.WARNING
 
     other = kept(mysql, schema, tmp_path / "other")
-    (tmp_path / "other").mkdir()
     mysql.execute(f"alter table {schema}.t rename column a to b", f"insert into {schema}.t values (3, 3)")
     with pytest.raises(Stop, match="definitions of tables at our position are not known"):
         other.log(begin)

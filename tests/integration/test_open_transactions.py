@@ -30,7 +30,7 @@ def table(database: Database) -> Database:
 @pytest.fixture
 def source(table: Database, tmp_path: Path) -> Postgres:
     made = make_source(table)
-    made.folder = tmp_path
+    made.scratch = tmp_path
     return made
 
 

@@ -12,7 +12,8 @@ from tests.integration.list_pipeline import Pipeline, insert
 from tests.integration.postgres_source import make_source
 
 from headwater.errors import Stop
-from headwater.journal import writer
+from headwater.journal.file_writer import FileWriter
+from headwater.journal.folder import FolderStorage
 from headwater.sources.postgres import log as log_module
 from headwater.sources.postgres.agreement import SlotAhead
 from headwater.sources.postgres.position import flush_lsn, parse_lsn
@@ -26,9 +27,9 @@ ALL = ("fail", "trust_offset", *ACCEPTING)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(FolderStorage, "pace", 0.01)
     monkeypatch.setattr(loop, "READ_SECONDS", 0.02)
-    monkeypatch.setattr(writer, "SYNC_SECONDS", 0.02)
+    monkeypatch.setattr(FileWriter, "sync_seconds", 0.02)
     monkeypatch.setattr(log_module, "PING_SECONDS", 0.05)
 
 

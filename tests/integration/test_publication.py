@@ -10,6 +10,7 @@ from tests.conftest import Database
 from tests.integration.postgres_source import changes, make_source, open_log, read_changes
 
 from headwater.errors import Stop, Usage
+from headwater.journal import Journal
 from headwater.sources.postgres.position import at_lsn
 
 pytestmark = pytest.mark.server
@@ -126,7 +127,7 @@ def test_one_that_hands_out_less_than_it_did_stops_the_source(database: Database
     database.execute("create table leaf partition of root for values from (0) to (10)")
     database.execute("create publication pub for table a, b, root")
     source = make_source(database, exclude=["public.b", "public.root"], publication_autocreate="disabled")
-    source.folder = tmp_path
+    source.files = Journal(tmp_path).source
     with open_log(source) as log:
         database.execute("insert into a values (1)")
         read_changes(log, 1)
@@ -136,7 +137,7 @@ def test_one_that_hands_out_less_than_it_did_stops_the_source(database: Database
     database.execute(change)
 
     for anew in (make_source(database, exclude="public.b"), source):
-        anew.folder = tmp_path
+        anew.files = Journal(tmp_path).source
         if told:
             with pytest.raises(Stop, match=told):
                 anew.prepare(at_lsn(end))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from headwater.cli import main
-from headwater.journal.writer import lock_held
+from headwater.journal.locks import lock_held
 from headwater.testing import wait_until
 from headwater.testing.pipeline import PipelineProcess
 

@@ -8,14 +8,17 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from headwater.cli.screen import live_screen
+from headwater.errors import Usage
 from headwater.operate.alarms import watch
 from headwater.operate.endpoint import Endpoint
 from headwater.pipeline.definition import read_definition
 from headwater.pipeline.run import Run
 from headwater.pipeline.status import quantile
+from headwater.pipeline.tail_run import TailRun
 
 LINE_SECONDS = 5.0
 
@@ -32,6 +35,13 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--available-now", action="store_true", help="deliver everything committed before the start, then exit"
     )
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument(
+        "--tail-only", action="store_true", help="read the log into the journal, and nothing else: Spark runs elsewhere"
+    )
+    parts.add_argument(
+        "--no-tail", action="store_true", help="deliver from the journal: `--tail-only` runs on another machine"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON line per report instead of text")
     parser.set_defaults(verb=run)
 
@@ -43,9 +53,15 @@ def run(given: argparse.Namespace) -> int:
     def say(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
-    pipeline = Run(definition, say=say)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _signal, _frame: pipeline.stop())
+    if given.tail_only:
+        if given.available_now:
+            raise Usage("--tail-only has nothing to deliver", "leave --available-now to the run with --no-tail")
+        tail = TailRun(definition, say=say)
+        _stop_on_signals(tail.stop)
+        tail.run()
+        return 0
+    pipeline = Run(definition, say=say, with_tail=not given.no_tail)
+    _stop_on_signals(pipeline.stop)
     ended = threading.Event()
     endpoint = Endpoint(definition) if definition.health.enabled else None
     if endpoint is not None:
@@ -65,6 +81,11 @@ def run(given: argparse.Namespace) -> int:
         if endpoint is not None:
             endpoint.close()
     return 0
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _signal, _frame: stop())
 
 
 def report_lines(pipeline: Run, ended: threading.Event, as_json: bool) -> None:

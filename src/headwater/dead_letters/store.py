@@ -15,7 +15,7 @@ from urllib.parse import quote
 from headwater.dead_letters.letter import Letter, key_hash
 from headwater.errors import Stop
 from headwater.event import Position
-from headwater.journal.folder import sync_folder, write_atomically
+from headwater.journal.files import sync_folder, write_atomically
 
 FOLDER = "dead-letters"
 # A sink with more than this many has another trouble than an odd record, and files by the million help nobody.

@@ -4,8 +4,9 @@ It makes Spark's re-reads deterministic, keeps memory flat under a giant transac
 consumers go at their own pace. Raw in, raw out: a decoder bug is cured by reading again.
 """
 
-from headwater.journal.folder import Journal
-from headwater.journal.reader import BlockRef, JournalReader
-from headwater.journal.writer import JournalFull, JournalWriter
+from headwater.journal.journal import Journal, SourceFiles
+from headwater.journal.reader import JournalReader
+from headwater.journal.storage import BlockRef
+from headwater.journal.writer import JournalFull, JournalWriter, Limits
 
-__all__ = ["BlockRef", "Journal", "JournalFull", "JournalReader", "JournalWriter"]
+__all__ = ["BlockRef", "Journal", "JournalFull", "JournalReader", "JournalWriter", "Limits", "SourceFiles"]

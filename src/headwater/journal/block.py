@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +90,11 @@ def decode_header(data: bytes, payload_size: int, crc: int) -> Header:
     """The header, once its checksum has been seen to hold."""
     if _header_crc(data, payload_size) != crc:
         raise Damaged("a block's header does not match its checksum")
-    read = json.loads(data)
+    return header_from_json(json.loads(data))
+
+
+def header_from_json(read: Mapping[str, Any]) -> Header:
+    """The header of which somebody else keeps a copy."""
     return Header(
         first=Position(*read["first"]),
         last=Position(*read["last"]),
@@ -116,6 +121,17 @@ def decode_payload(header: Header, payload: bytearray, crc: int) -> Chunk:
         context=header.context,
         commit_time=header.commit_time,
     )
+
+
+def decode_block(data: bytes) -> Chunk:
+    """A whole block, as `encode_block` has made it."""
+    header_size, payload_size, header_crc, payload_crc = decode_prefix(data)
+    start = PREFIX.size + header_size
+    if len(data) != start + payload_size:
+        raise Damaged("the journal ends inside a block")
+    header = decode_header(data[PREFIX.size : start], payload_size, header_crc)
+    # A bytearray, because the decoder's kernels want memory they could write to.
+    return decode_payload(header, bytearray(memoryview(data)[start:]), payload_crc)
 
 
 def _header_crc(header: bytes, payload_size: int) -> int:

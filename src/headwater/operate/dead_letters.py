@@ -16,7 +16,7 @@ import pyarrow as pa
 from headwater.dead_letters import DeadLetters, Letter
 from headwater.errors import Rejected, Usage
 from headwater.event import TableSchema
-from headwater.journal.writer import lock_file
+from headwater.journal.locks import lock_file
 from headwater.pipeline.definition import Definition
 from headwater.sinks.base import Sink
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +14,7 @@ from headwater.dead_letters import DeadLetters
 from headwater.errors import HeadwaterError
 from headwater.event import TableSchema
 from headwater.journal import Journal, JournalReader
-from headwater.journal.writer import SPARE_BYTES
+from headwater.journal.file_writer import SPARE_BYTES
 from headwater.operate.status import Report, near_cliff, read_report
 from headwater.pipeline.definition import Definition
 from headwater.sources.base import Finding, Severity
@@ -80,18 +79,19 @@ def journal_findings(definition: Definition) -> Iterator[Finding]:
     except HeadwaterError as error:
         yield Finding(subject, _ERROR, error.what, "; ".join(error.remedies))
         return
-    size = sum(path.stat().st_size for path in journal.segments.glob("*.hwj"))
-    free = shutil.disk_usage(journal.path).free
-    yield Finding(subject, _OK, f"{size >> 20} MB of at most {definition.journal_max_bytes >> 20} MB, {journal.path}")
-    if size > 0.8 * definition.journal_max_bytes:
+    size, free = journal.storage.size(), journal.storage.free()
+    yield Finding(subject, _OK, f"{size >> 20} MB of at most {definition.limits.max_bytes >> 20} MB, {journal.place}")
+    if size > 0.8 * definition.limits.max_bytes:
         text = "more than 80 % of its cap is used: a sink is behind; at the cap the server has to keep the rest"
         yield Finding(subject, _WARNING, text, "See the sinks' lag (headwater status), or raise journal_max_bytes")
+    if free is None:
+        return
     if free < SPARE_BYTES:
         text = f"its disk has {free >> 20} MB left: the tail waits, and the server keeps the rest"
-        yield Finding(subject, _ERROR, text, f"Free some of the disk of {journal.path}")
+        yield Finding(subject, _ERROR, text, f"Free some of the disk of {journal.place}")
     elif free < 4 * SPARE_BYTES:
         yield Finding(
-            subject, _WARNING, f"its disk has {free >> 20} MB left", f"Free some of the disk of {journal.path}"
+            subject, _WARNING, f"its disk has {free >> 20} MB left", f"Free some of the disk of {journal.place}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from headwater.errors import Usage
 from headwater.event import ChangeBatch, Position
 from headwater.journal import BlockRef, Journal, JournalReader
-from headwater.journal.writer import lock_file
+from headwater.journal.locks import lock_file
 from headwater.pipeline.definition import Definition
 from headwater.sinks.base import Sink
 from headwater.sources.base import Source
@@ -63,7 +63,7 @@ def replay(
         raise Usage(f"there is no sink {unknown[0]!r} in this pipeline", "known: " + ", ".join(definition.sinks))
     journal = Journal(definition.journal)
     if journal.about() is None:
-        raise Usage(f"there is no journal in {journal.path}", "A pipeline that never ran has nothing to deliver again")
+        raise Usage(f"there is no journal in {journal.place}", "A pipeline that never ran has nothing to deliver again")
     lock = lock_file(definition.state / "run.lock", f"the state of pipeline {definition.name!r}")
     try:
         index = JournalReader(journal)

@@ -16,8 +16,8 @@ from headwater.dead_letters import DeadLetters
 from headwater.errors import HeadwaterError
 from headwater.event import ORIGIN, Position
 from headwater.journal import Journal, JournalReader
-from headwater.journal.folder import read_json
-from headwater.journal.writer import lock_held
+from headwater.journal.files import read_json
+from headwater.journal.locks import lock_held
 from headwater.pipeline.definition import Definition
 from headwater.pipeline.status import FILE
 
@@ -169,11 +169,10 @@ class Observer:
         return told, tail, positions
 
     def _source(self, tail: Mapping[str, Any], retention: Mapping[str, Any], now: float) -> SourceLag:
-        lock = self._journal.path / "tail.lock"
-        state = "dead"
-        if lock_held(lock):
+        state, writing = "dead", self._journal.storage.written_by()
+        if writing is not None:
             # A tail that was started a moment ago has not spoken yet; what is written there is its predecessor's.
-            spoken = lock.read_text(encoding="utf-8") == str(tail.get("pid"))
+            spoken = writing == str(tail.get("pid"))
             state = str(tail.get("state", "none")) if spoken else "starting"
         error = str(tail.get("error", ""))
         if state == "reading" and (silent := tail.get("silent_seconds")):

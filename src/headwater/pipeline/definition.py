@@ -19,6 +19,7 @@ from headwater.dead_letters import DeadLetterSink, RetryingSink
 from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
+from headwater.journal import Limits
 from headwater.options import Secret, option, parse_options, split_options
 from headwater.registry import sink_class, source_class
 from headwater.sinks.base import Sink
@@ -71,12 +72,19 @@ class PipelineOptions:
     source: Mapping[str, Any] = option(help="where changes come from: `type` and its options")
     sinks: list[Any] = option(help="where changes go: a list, each with `type` and its options")
     state: str = option(".headwater/{name}", help="folder for the journal and Spark's checkpoints")
+    journal: str = option(
+        "", help="where the journal lies when tail and Spark run on different machines: s3://bucket/prefix"
+    )
     journal_max_bytes: int = option(
         20 << 30, help="cap of the journal; at the cap reading pauses and the server keeps the rest"
     )
     journal_keep_hours: float = option(
         0.0, help="how long the journal keeps what every sink holds, for headwater replay; the cap goes before"
     )
+    journal_seal_ms: int = option(
+        500, help="s3: what was read is stored in an object at least this often, so that readers see it"
+    )
+    journal_seal_bytes: int = option(8 << 20, help="s3: size of one object; the tail keeps two of them in memory")
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
     )
@@ -94,18 +102,20 @@ class Definition:
     source: Source
     sinks: Mapping[str, Sink]
     state: Path
-    journal_max_bytes: int
+    # A folder, or a URL.
+    journal: str
+    limits: Limits
     batch_max_bytes: int
     spark: Mapping[str, str]
     # How events look, for sinks that carry events; and what happens to changes and events on the way.
     debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
     transforms: Chain = field(default_factory=Chain)
-    journal_keep_hours: float = 0.0
     health: HealthOptions = field(default_factory=HealthOptions)
     alarms: AlarmOptions = field(default_factory=AlarmOptions)
 
     @property
-    def journal(self) -> Path:
+    def tail_folder(self) -> Path:
+        """What the tail has on its own machine. The journal too, unless that lies elsewhere."""
         return self.state / "journal"
 
 
@@ -149,14 +159,25 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         source=source,
         sinks=sinks,
         state=Path(options.state),
-        journal_max_bytes=options.journal_max_bytes,
+        journal=options.journal or str(Path(options.state) / "journal"),
+        limits=_limits(options),
         batch_max_bytes=options.batch_max_bytes,
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},
         debezium=debezium,
         transforms=chain,
-        journal_keep_hours=options.journal_keep_hours,
         health=parse_options(HealthOptions, options.health, where="health"),
         alarms=parse_options(AlarmOptions, options.alarms, where="alarms"),
+    )
+
+
+def _limits(options: PipelineOptions) -> Limits:
+    if options.journal_seal_ms < 0 or options.journal_seal_bytes <= 0:
+        raise Usage("pipeline: journal_seal_ms and journal_seal_bytes must not be negative, and the size not 0")
+    return Limits(
+        max_bytes=options.journal_max_bytes,
+        keep_seconds=options.journal_keep_hours * 3600,
+        seal_seconds=options.journal_seal_ms / 1000,
+        seal_bytes=options.journal_seal_bytes,
     )
 
 

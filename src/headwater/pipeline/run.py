@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position, TableSchema
 from headwater.journal import Journal, JournalReader
-from headwater.journal.writer import lock_file
+from headwater.journal.locks import lock_file
 from headwater.pipeline.definition import Definition
 from headwater.pipeline.opening import Opening, Stopped
 from headwater.pipeline.status import Status, StatusFile
@@ -36,7 +36,9 @@ class Run:
     # slices -> changes -> sink one task per table group, decoded where they are written
     # sink's position -> consumer -> confirmed by the tail
 
-    def __init__(self, definition: Definition, *, say: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self, definition: Definition, *, say: Callable[[str], None] = lambda _text: None, with_tail: bool = True
+    ) -> None:
         self.definition = definition
         self.journal = Journal(definition.journal)
         self.status = Status()
@@ -45,6 +47,8 @@ class Run:
         # Where the health endpoint of this run listens, for those who read its status.
         self.endpoint = ""
         self._say = say
+        # Without one, it runs on another machine (`TailRun`), and the journal is all that the two share.
+        self._with_tail = with_tail
         self._stopping = False
         self._loading = threading.Lock()
         self._starting = threading.Lock()
@@ -65,20 +69,18 @@ class Run:
             begin, openings = self._prepare()
             stack.callback(definition.source.close)
             target = definition.source.end() if available_now else None
-            tail = TailProcess(
-                self.journal,
-                definition.source.type,
-                definition.source.options,
-                begin,
-                definition.journal_max_bytes,
-                keep_seconds=definition.journal_keep_hours * 3600,
-            )
-            stack.callback(tail.stop)
-            tail.ensure()
+            tail = self._start_tail(stack) if self._with_tail else None
             stack.callback(self._stop_flows)
             self._start(begin, openings, tail, target)
             self._watch(tail)
         self.status.phase = "ended"
+
+    def _start_tail(self, stack: ExitStack) -> TailProcess:
+        definition, source = self.definition, self.definition.source
+        tail = TailProcess(self.journal, definition.tail_folder, source.type, source.options, definition.limits)
+        stack.callback(tail.stop)
+        tail.ensure()
+        return tail
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -126,12 +128,13 @@ class Run:
         durable = min(held) if held else None
         source = definition.source
         self.journal.create(source.type, source.identity(), source.facts())
-        source.folder = self.journal.source
+        source.files, source.scratch = self.journal.source, definition.tail_folder / "source"
         index = JournalReader(self.journal)
         index.refresh()
         begin = source.prepare(durable, index.reach(durable) if durable else None)
         # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.
         begin = max(begin, index.start)
+        self.journal.set_begin(begin)
         self._forget_strangers()
         for opening in openings:
             self.journal.set_consumer(opening.name, opening.position)
@@ -144,7 +147,7 @@ class Run:
                 self._say(f"sink {name!r} is no longer in the file: its position no longer holds the slot back")
                 self.journal.remove_consumer(name)
 
-    def _start(self, begin: Position, openings: list[Opening], tail: TailProcess, target: int | None) -> None:
+    def _start(self, begin: Position, openings: list[Opening], tail: TailProcess | None, target: int | None) -> None:
         """Spark, then every sink in a thread of its own: what it lacks is loaded, and its stream begins."""
         definition = self.definition
         tables = definition.source.tables()
@@ -152,7 +155,8 @@ class Run:
         missing = {opening.name: self._missing(opening.sink, tables) for opening in openings if opening.answered}
         if not any(missing.values()):
             self._warm_workers(spark)
-        wait_for_tail(self.journal, tail)
+        if tail is not None:
+            wait_for_tail(self.journal, tail)
         self.openings = openings
         for opening in openings:
             lacks = missing.get(opening.name)
@@ -278,11 +282,12 @@ class Run:
             self._end_if_stopping()
             time.sleep(min(WATCH_SECONDS, seconds))
 
-    def _watch(self, tail: TailProcess) -> None:
+    def _watch(self, tail: TailProcess | None) -> None:
         """Until everything is delivered, somebody stops us, or something cannot go on."""
         while not self._stopping:
             self.status.beat = time.time()
-            tail.ensure()
+            if tail is not None:
+                tail.ensure()
             self._settle()
             for opening in self.openings:
                 opening.raise_error()

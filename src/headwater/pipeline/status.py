@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.journal.folder import write_atomically
+from headwater.journal.files import write_atomically
 from headwater.sources.base import Source
 
 FILE = "status.json"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Usage
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema
+from headwater.journal import SourceFiles
 from headwater.options import option
 
 if TYPE_CHECKING:
@@ -195,7 +196,9 @@ class Source(ABC):
     schemes: ClassVar[tuple[str, ...]] = ()
     options: Any
     # Where the source may keep what it must know in the next run; None: it keeps nothing.
-    folder: Path | None = None
+    files: SourceFiles | None = None
+    # A folder on this machine for what may be lost; None: there is none.
+    scratch: Path | None = None
 
     @abstractmethod
     def __init__(self, options: Any) -> None:

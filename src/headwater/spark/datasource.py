@@ -18,7 +18,7 @@ from headwater.errors import Usage
 from headwater.event import ORIGIN, Position, TableSchema
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
-from headwater.journal import Journal, JournalReader
+from headwater.journal import Journal, JournalReader, Limits
 from headwater.options import option, parse_options, split_options
 from headwater.registry import source_class, source_for_url
 from headwater.sources.base import Source
@@ -41,6 +41,7 @@ class ReaderOptions:
     type: str = option("", help="kind of source; the URL's scheme says it too")
     name: str = option("reader", help="name of this reader: its slot, its consumer, its state folder")
     state: str = option(".headwater/{name}", help="folder with the journal")
+    journal: str = option("", help="where the journal lies instead, e.g. s3://bucket/prefix")
     journal_max_bytes: int = option(20 << 30, help="cap of the journal")
     max_rows: int = option(
         0, help="rows in one micro-batch at most", aliases=["maxRowsPerTrigger", "maxrowspertrigger"]
@@ -101,7 +102,8 @@ class Reading:
         if self.options.table and not {"tables", "table.include.list"} & rest.keys():
             rest["tables"] = [self.options.table]
         self.source: Source = source(parse_options(source.options_class, rest, where="format('headwater')", name=name))
-        self.journal = Journal(Path(self.options.state) / "journal")
+        self.folder = Path(self.options.state) / "journal"
+        self.journal = Journal(self.options.journal or self.folder)
 
     def table_now(self) -> TableSchema:
         """The one table, as the catalog has it."""
@@ -208,7 +210,7 @@ class ChangeStreamReader(JournalStreamReader):
         source, options = self.reading.source, self.reading.options
         durable = None if durable == ORIGIN else durable
         self.journal.create(source.type, source.identity(), source.facts())
-        source.folder = self.journal.source
+        source.files, source.scratch = self.journal.source, self.reading.folder / "source"
         self.index.refresh()
         begin = source.prepare(durable, self.index.reach(durable) if durable else None)
         source.close()
@@ -217,8 +219,11 @@ class ChangeStreamReader(JournalStreamReader):
             # Without a snapshot whoever comes again before the first change was read goes on from here.
             self.journal.set_consumer(options.name, durable if durable or copies else begin)
         self._begin = begin
-        limit = options.journal_max_bytes
-        self._tail = TailProcess(self.journal, source.type, source.options, begin, limit, copy_first=copies)
+        self.journal.set_begin(begin)
+        limits = Limits(options.journal_max_bytes)
+        self._tail = TailProcess(
+            self.journal, self.reading.folder, source.type, source.options, limits, copy_first=copies
+        )
         self._tail.ensure()
         if self._tail.pid is not None:
             wait_for_tail(self.journal, self._tail)
@@ -235,7 +240,7 @@ class ChangeReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         if self.reading.journal.about() is None:
             raise Usage(
-                f"there is no journal in {self.reading.journal.path}", "Name the state folder: option('state', …)"
+                f"there is no journal in {self.reading.journal.place}", "Name the state folder: option('state', …)"
             )
         index = JournalReader(self.reading.journal)
         index.refresh()

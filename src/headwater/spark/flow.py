@@ -94,7 +94,7 @@ class SinkFlow:
         self.spark.dataSource.register(SliceSource)
         stream = (
             self.spark.readStream.format("headwater_slices")
-            .option("journal", str(self.journal.path))
+            .option("journal", self.journal.place)
             .option("after", after.to_json())
             .option("tasks", "1" if self.sink.takes_log() else str(self.spark.sparkContext.defaultParallelism))
             .option("max_bytes", str(self._max_bytes))

@@ -84,12 +84,20 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             self.keep()
             finished = self.target is not None and (after.commit >= self.target or self.received() >= self.target)
-            self.index.refresh()
+            away = not self._refresh()
             if self.index.end > after:
                 return to_offset(self._admit(after, limit))
-            if finished or (self.target is None and time.monotonic() >= deadline):
+            if (finished and not away) or (self.target is None and time.monotonic() >= deadline):
                 return start
             time.sleep(POLL_SECONDS)
+
+    def _refresh(self) -> bool:
+        """Look at the journal; False while its storage is away, which passes by itself."""
+        try:
+            self.index.refresh()
+        except Retry:
+            return False
+        return True
 
     def _admit(self, after: Position, limit: ReadLimit) -> Position:
         def cut(block: BlockRef, rows: int) -> Position:
@@ -103,7 +111,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admit(self.index.between(after, self.index.end), self.index.end, limit, cut, self.table)
 
     def reportLatestOffset(self) -> Offset | None:
-        self.index.refresh()
+        self._refresh()
         return to_offset(self.index.end) if self.index.end > ORIGIN else None
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -115,13 +123,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after >= upto:
             return []
         deadline = time.monotonic() + REFILL_SECONDS
-        self.index.refresh()
+        self._refresh()
         while self.index.end < upto:
             self.keep()
             if time.monotonic() > deadline:
-                raise Retry(f"the journal in {self.journal.path} does not reach the planned position {upto.commit}")
+                raise Retry(f"the journal in {self.journal.place} does not reach the planned position {upto.commit}")
             time.sleep(POLL_SECONDS)
-            self.index.refresh()
+            self._refresh()
         return self.index.between(after, upto)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

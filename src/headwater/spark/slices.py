@@ -16,7 +16,6 @@ from headwater.dead_letters.decode import Refuse, decode_apart
 from headwater.errors import Unrepresentable
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.journal import BlockRef, Journal
-from headwater.journal.reader import read_block
 from headwater.registry import source_class
 
 # Decoding releases the GIL, so a task that owns one hot table still uses several cores.
@@ -33,8 +32,8 @@ class Slice:
     upto: Position
     # None: all tables.
     tables: tuple[str, ...] | None
-    # (segment file, offset of the block)
-    blocks: tuple[tuple[str, int], ...]
+    # (segment, offset, size) of each block
+    blocks: tuple[tuple[str, int, int], ...]
     # Whether a heartbeat follows on its events.
     beat: bool = False
 
@@ -57,7 +56,7 @@ class Slice:
             after=Position.from_json(read["after"]),
             upto=Position.from_json(read["upto"]),
             tables=None if read["tables"] is None else tuple(read["tables"]),
-            blocks=tuple((path, offset) for path, offset in read["blocks"]),
+            blocks=tuple((segment, offset, size) for segment, offset, size in read["blocks"]),
             beat=read["beat"],
         )
 
@@ -103,7 +102,7 @@ def plan_by_range(
 def idle_slice(journal: Journal, after: Position, upto: Position, *, beat: bool = False) -> Slice:
     """Nothing happened in between; but that is known now."""
     about = journal.about() or {}
-    return Slice(str(journal.path), str(about["source"]), after, upto, (), (), beat)
+    return Slice(journal.place, str(about["source"]), after, upto, (), (), beat)
 
 
 def _slice(
@@ -112,12 +111,12 @@ def _slice(
     about = journal.about() or {}
     wanted = None if tables is None else set(tables)
     places = tuple(
-        (str(block.path), block.offset)
+        (block.segment, block.offset, block.size)
         for block in blocks
         if wanted is None or any(run.table in wanted for run in block.header.tables)
     )
     owned = None if tables is None else tuple(tables)
-    return Slice(str(journal.path), str(about["source"]), after, upto, owned, places)
+    return Slice(journal.place, str(about["source"]), after, upto, owned, places)
 
 
 def read_slice(part: Slice, *, events: bool = False, refuse: Refuse | None = None) -> Iterator[list[ChangeBatch]]:
@@ -136,8 +135,8 @@ def decode_slice(part: Slice, *, events: bool = False, refuse: Refuse | None = N
     tables = None if part.tables is None else set(part.tables)
     schemas: dict[str, TableSchema] = {}
 
-    def work(place: tuple[str, int]) -> list[ChangeBatch]:
-        chunk = read_block(*place)
+    def work(place: tuple[str, int, int]) -> list[ChangeBatch]:
+        chunk = journal.storage.block(*place)
         for run in chunk.tables:
             if run.schema not in schemas:
                 schemas[run.schema] = journal.schema(run.schema)

@@ -8,12 +8,18 @@ import os
 import select
 import signal
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from headwater.errors import HeadwaterError
-from headwater.event import Position
-from headwater.journal import Journal
+from headwater.errors import HeadwaterError, Retry
+from headwater.event import ORIGIN
+from headwater.journal import Journal, Limits
+from headwater.journal.writer import JournalBusy
 from headwater.registry import source_class
-from headwater.tail.loop import Tail, report_end
+from headwater.sources.base import Source
+from headwater.tail.loop import FIRST_BACKOFF_SECONDS, Tail, report_end
 from headwater.tail.process import options_from_wire
 
 
@@ -39,26 +45,34 @@ def main() -> int:
     journal = Journal(orders["journal"])
     cls = source_class(orders["type"])
     source = cls(options_from_wire(cls.options_class, orders["options"]))
-    source.folder = journal.source
+    source.files, source.scratch = journal.source, Path(orders["folder"]) / "source"
     try:
-        tail = Tail(
-            source,
-            journal,
-            Position(*orders["begin"]),
-            orders["max_bytes"],
-            alive,
-            copy_first=orders["copy_first"],
-            keep_seconds=orders["keep_seconds"],
-        )
-        try:
-            tail.run()
-        finally:
-            tail.close()
+        _run(source, journal, orders, alive)
     except HeadwaterError as error:
-        report_end(journal, error)
+        # For our owner; what stands in the journal is for everybody, and not ours while another tail writes there.
+        sys.stdout.write(str(error))
+        if not isinstance(error, JournalBusy):
+            report_end(journal, error)
         return error.exit_status
     report_end(journal, None)
     return 0
+
+
+def _run(source: Source, journal: Journal, orders: dict[str, Any], alive: Callable[[], bool]) -> None:
+    """Open the journal, however long its storage is away, and read until told to stop."""
+    limits = Limits(**orders["limits"])
+    tail = None
+    while tail is None:
+        try:
+            tail = Tail(source, journal, journal.begin() or ORIGIN, limits, alive, copy_first=orders["copy_first"])
+        except Retry:
+            if not alive():
+                raise
+            time.sleep(FIRST_BACKOFF_SECONDS)
+    try:
+        tail.run()
+    finally:
+        tail.close()
 
 
 if __name__ == "__main__":

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import ORIGIN, Chunk, Position
 from headwater.failpoints import failpoint
-from headwater.journal import Journal, JournalFull, JournalWriter
+from headwater.journal import Journal, JournalFull, Limits
 from headwater.sources.base import Confirm, Log, Source
 
 # How long one read may wait, and so how quickly the tail notices that its owner is gone.
 READ_SECONDS = 0.2
-# Between two looks at consumers' positions and two status files.
-HOUSEKEEPING_SECONDS = 0.2
+# A tail that has nothing new to say says so at least this often: elsewhere its word is all that shows it alive.
+BEAT_SECONDS = 5.0
 # Reconnecting: the first pause, doubled up to the longest.
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 15.0
@@ -42,11 +44,10 @@ class Tail:
         source: Source,
         journal: Journal,
         begin: Position,
-        max_bytes: int,
+        limits: Limits,
         alive: Callable[[], bool],
         *,
         copy_first: bool = False,
-        keep_seconds: float = 0.0,
     ) -> None:
         self.source = source
         # The tables' rows go into the journal before the log does.
@@ -54,27 +55,29 @@ class Tail:
         # Where the log itself begins: what `Source.prepare` has found or made.
         self.begin = begin
         self.journal = journal
-        self.writer = JournalWriter(journal, max_bytes, keep_seconds=keep_seconds)
+        self.writer = journal.writer(limits)
         self._alive = alive
         self._confirmed = ORIGIN
         self._durable: Position | None = None
         self._forgotten = ORIGIN
-        # What the log said when everything it had handed out was in the journal.
+        # What the log said last; `received` as of when readers could see everything that it had handed out.
         self._lag: Mapping[str, Any] = {}
         self._spilled = 0
         self._last_housekeeping = 0.0
         self._changes = 0
         self._commit_time = 0
         self._status: dict[str, Any] = {}
+        self._changed_at = self._said_at = 0.0
 
     def run(self) -> None:
         """Read until told to stop; reconnect by itself. Stop errors end it: a person must decide."""
         limit = self.source.options.errors_max_retries
         failures = 0
         while self._alive():
-            self.writer.rewind()
             opened, end = time.monotonic(), self.writer.end
             try:
+                self.writer.rewind()
+                end = self.writer.end
                 self._read()
             except Retry as error:
                 # A connection that brought something, or that held for a while, was a good one.
@@ -122,12 +125,20 @@ class Tail:
         self._confirmed = ORIGIN
         self._spilled = 0
         while self._alive():
-            self._lag = log.lag()
+            self.writer.sync_when_due()
+            self._look_at(log)
             self._housekeep(log)
             self._wait_for_spill(log)
-            chunk = log.read(READ_SECONDS)
+            chunk = log.read(min(READ_SECONDS, self.writer.patience))
             if chunk is not None:
                 self._store(log, chunk)
+
+    def _look_at(self, log: Log) -> None:
+        """Whoever waits for everything up to a position looks at `received`, and then for what the journal has."""
+        lag = dict(log.lag())
+        if not self.writer.readable and "received" in lag:
+            lag["received"] = self._lag.get("received", 0)
+        self._lag = lag
 
     def _wait_for_spill(self, log: Log) -> None:
         """Open transactions take room too. While they grow, they grow within the journal's cap."""
@@ -158,9 +169,9 @@ class Tail:
         self._housekeep(log, force=True, state="full", error=str(full))
         if full.at_cap and self._durable is not None:
             self.writer.forget(self._durable, young=True)
-            if self._durable >= self.writer.end and self.writer.size + full.wanted > self.writer.max_bytes:
+            if self._durable >= self.writer.end and self.writer.size + full.wanted > self.writer.limits.max_bytes:
                 raise Stop(
-                    f"open transactions are larger than the journal's cap of {self.writer.max_bytes >> 20} MB",
+                    f"open transactions are larger than the journal's cap of {self.writer.limits.max_bytes >> 20} MB",
                     "Raise journal_max_bytes in the pipeline's file, then run again",
                     cause="Everything before them has been delivered, and nothing can make room for them",
                 )
@@ -169,7 +180,7 @@ class Tail:
 
     def _housekeep(self, log: Log, *, force: bool = False, state: str = "reading", error: str = "") -> None:
         now = time.monotonic()
-        if not force and now - self._last_housekeeping < HOUSEKEEPING_SECONDS:
+        if not force and now - self._last_housekeeping < self.journal.storage.pace:
             return
         self._last_housekeeping = now
         self._durable = self.journal.durable()
@@ -206,11 +217,20 @@ class Tail:
             "commit_time": self._commit_time,
             "journal_bytes": self.writer.size,
             "pid": os.getpid(),
+            "host": platform.node(),
             **facts,
         }
+        now = time.time()
         if status != self._status:
-            self._status = status
-            self.journal.set_status({**status, "time": time.time()})
+            self._status, self._changed_at = status, now
+        elif now - self._said_at < BEAT_SECONDS:
+            return
+        try:
+            self.journal.set_status({**status, "time": self._changed_at, "beat": now})
+            self._said_at = now
+        except Retry:
+            # Its storage is away, which `run` gets to know by what it wants to store there: this can wait.
+            self._said_at = 0.0
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -220,7 +240,9 @@ class Tail:
 
 def report_end(journal: Journal, error: HeadwaterError | None) -> None:
     """The last word in tail.json, for whoever waits for this tail."""
-    status = {"state": "ended", "pid": os.getpid(), "time": time.time(), "error": ""}
+    now = time.time()
+    status = {"state": "ended", "pid": os.getpid(), "host": platform.node(), "time": now, "beat": now, "error": ""}
     if error is not None:
         status |= {"state": "stopped", "error": str(error), "exit_status": error.exit_status}
-    journal.set_status(status)
+    with suppress(Retry):
+        journal.set_status(status)

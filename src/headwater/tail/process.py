@@ -8,43 +8,45 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headwater.errors import HeadwaterError, Retry, Stop, Usage
-from headwater.event import Position
-from headwater.journal import Journal
-from headwater.journal.writer import lock_held
+from headwater.journal import Journal, Limits
 from headwater.options import Secret
 
 T = TypeVar("T")
 
-START_SECONDS = 30.0
+# A tail on another machine that was cut off is given half a minute to show that it lives.
+START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
 
 class TailProcess:
-    """One tail that we own. It ends when we do, however we end: it watches our end of a pipe."""
+    """One tail that we own. It ends when we do, however we end: it watches our end of a pipe.
+
+    It reads from where `journal.begin` says, or behind what the journal has. `folder` is on this machine: for what it
+    prints, and for transactions that are still open."""
 
     def __init__(
         self,
         journal: Journal,
+        folder: Path,
         source_type: str,
         options: Any,
-        begin: Position,
-        max_bytes: int,
+        limits: Limits,
         *,
         copy_first: bool = False,
-        keep_seconds: float = 0.0,
     ) -> None:
         self.journal = journal
+        self.log = folder / "tail.log"
         self._orders = {
-            "journal": str(journal.path),
+            "journal": journal.place,
+            "folder": str(folder),
             "type": source_type,
             "options": options_to_wire(options),
-            "begin": [begin.commit, begin.ordinal, begin.resume],
-            "max_bytes": max_bytes,
+            "limits": dataclasses.asdict(limits),
             "copy_first": copy_first,
-            "keep_seconds": keep_seconds,
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,16 +59,18 @@ class TailProcess:
             code = self._process.poll()
             if code is None:
                 return
+            said = self._last_words(self._process)
             self._process = None
             if code > 0:
-                raise_ended(self.journal, code)
-        if not tail_running(self.journal):
+                raise ended(code, said or f"the tail ended with status {code}; see {self.log}")
+        if self.journal.storage.written_by() is None:
             self.start()
 
     def start(self) -> None:
-        log = (self.journal.path / "tail.log").open("ab")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        log = self.log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "headwater.tail"], stdin=subprocess.PIPE, stdout=log, stderr=log
+            [sys.executable, "-m", "headwater.tail"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
         )
         log.close()
         assert self._process.stdin is not None  # noqa: S101
@@ -82,36 +86,38 @@ class TailProcess:
         if self._process is None:
             return
         process, self._process = self._process, None
-        if process.stdin is not None:
-            process.stdin.close()
+        assert process.stdin is not None  # noqa: S101
+        process.stdin.close()
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        self._last_words(process)
 
-
-def tail_running(journal: Journal) -> bool:
-    """Whether some process holds the journal's lock."""
-    return lock_held(journal.path / "tail.lock")
+    @staticmethod
+    def _last_words(process: subprocess.Popen[bytes]) -> str:
+        """Why it ended, if it did not end well."""
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
+        process.stdin.close()
+        with process.stdout as words:
+            return words.read().decode()
 
 
 def tail_state(journal: Journal) -> Mapping[str, Any]:
     """What the tail last said of itself; raises when it has stopped for a reason."""
     status = journal.status()
     if status.get("state") == "stopped":
-        raise_ended(journal, int(status.get("exit_status", 1)))
+        raise ended(int(status.get("exit_status", 1)), str(status.get("error")))
     return status
 
 
-def raise_ended(journal: Journal, code: int) -> None:
+def ended(code: int, text: str) -> HeadwaterError:
     """A tail that ended by itself, as the error it ended with."""
-    status = journal.status()
-    text = str(status.get("error") or f"the tail ended with status {code}; see {journal.path / 'tail.log'}")
-    what, *rest = text.split("\n")
+    what, *rest = text.strip().split("\n")
     remedies = [line.strip() for line in rest]
     kinds: dict[int, type[HeadwaterError]] = {0: Retry, Stop.exit_status: Stop, Usage.exit_status: Usage}
-    raise kinds.get(code, _Ended)(what, *remedies)
+    return kinds.get(code, _Ended)(what, *remedies)
 
 
 class _Ended(HeadwaterError):
@@ -124,8 +130,8 @@ def wait_for_tail(journal: Journal, tail: TailProcess, timeout: float = START_SE
     while journal.status().get("pid") != tail.pid or journal.status().get("state") in ("ended", None):
         tail.ensure()
         if time.monotonic() > deadline:
-            raise Retry(f"the tail did not start within {timeout:.0f} s; see {journal.path / 'tail.log'}")
-        time.sleep(0.02)
+            raise Retry(f"the tail did not start within {timeout:.0f} s; see {tail.log}")
+        time.sleep(journal.storage.pace / 10)
 
 
 def options_to_wire(options: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from headwater.errors import Drift, HeadwaterError, Retry, Unrepresentable
 from headwater.event import ORIGIN, ChangeBatch, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal, JournalReader
-from headwater.journal.folder import read_json
+from headwater.journal.files import read_json
 from headwater.pipeline.run import Run
 from headwater.sinks.base import Sink
 from headwater.spark.slices import Slice, idle_slice, plan_by_table, read_slice
@@ -127,7 +127,12 @@ class LocalFlow:
         try:
             while not self._stopping.is_set():
                 finished = self._target is not None and self._received() >= self._target
-                index.refresh()
+                try:
+                    index.refresh()
+                except Retry as error:
+                    self.trouble = str(error)
+                    time.sleep(RETRY_SECONDS)
+                    continue
                 if index.end > self.position:
                     self._deliver(index, index.end)
                     index.forget(self.position)

@@ -15,7 +15,9 @@ from headwater.cli import dead_letters as verb
 from headwater.dead_letters import DeadLetters, DeadLetterSink
 from headwater.errors import Rejected, Usage
 from headwater.event import ChangeBatch, TableSchema
-from headwater.journal.writer import JournalBusy, lock_file
+from headwater.journal import Limits
+from headwater.journal.locks import lock_file
+from headwater.journal.writer import JournalBusy
 from headwater.operate.dead_letters import drop, found, retry
 from headwater.pipeline.definition import Definition
 from headwater.sinks.base import Written
@@ -58,7 +60,7 @@ def pipeline(tmp_path: Path, sink: Late) -> Definition:
     changes.next().update(**row(1, qty=2)).update(**row(2, qty=2))
     guarded.write(ORDERS, [changes.batch()], changes.upto)
     assert sink.got == [("c", 3, 1)]
-    return Definition("shop", source, {"picky": guarded}, tmp_path, 1, 1, {})
+    return Definition("shop", source, {"picky": guarded}, tmp_path, str(tmp_path), Limits(1), 1, {})
 
 
 FIRST = ["picky/100:1", "picky/110:1"]

@@ -50,7 +50,7 @@ def test_a_file_becomes_a_definition(tmp_path, monkeypatch):
     assert made.source.options.slot == "headwater_my_shop"
     assert list(made.sinks) == ["delta", "second", "delta-2"]
     assert made.state == Path(".headwater/my-Shop")
-    assert made.journal == Path(".headwater/my-Shop/journal")
+    assert made.journal == ".headwater/my-Shop/journal"
     assert made.spark == {"spark.master": "local[2]", "spark.ui.enabled": "false"}
     assert "canary" not in repr(made.source.options)
 

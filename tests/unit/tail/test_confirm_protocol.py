@@ -29,7 +29,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from headwater import failpoints
 from headwater.errors import Retry
 from headwater.event import Chunk, Position, TableRun, TableSchema
-from headwater.journal import Journal, JournalReader, folder, writer
+from headwater.journal import Journal, JournalReader, Limits, file_writer, files
+from headwater.journal.file_writer import FileWriter
+from headwater.journal.folder import FolderStorage
 from headwater.sources.base import Confirm, Log
 from headwater.sources.postgres.agreement import beginning, skips
 from headwater.sources.postgres.options import PostgresOptions
@@ -160,12 +162,12 @@ class Protocol(RuleBasedStateMachine):
         # Bytes of each file that would survive a power cut.
         self.on_disk: dict[str, int] = {}
         self.undo: list[tuple[Any, str, Any]] = []
-        self._replace(writer.os, "fdatasync", self._sync)
-        self._replace(folder.os, "fsync", lambda _descriptor: None)
+        self._replace(file_writer.os, "fdatasync", self._sync)
+        self._replace(files.os, "fsync", lambda _descriptor: None)
         # A few blocks a segment, and every turn keeps house and syncs now and then.
-        self._replace(writer, "SEGMENT_BYTES", 1500)
-        self._replace(writer, "SYNC_SECONDS", 0.0)
-        self._replace(loop, "HOUSEKEEPING_SECONDS", 0.0)
+        self._replace(file_writer, "SEGMENT_BYTES", 1500)
+        self._replace(FileWriter, "sync_seconds", 0.0)
+        self._replace(FolderStorage, "pace", 0.0)
         self._replace(loop, "READ_SECONDS", 0.0)
         self._replace(loop, "FIRST_BACKOFF_SECONDS", 0.0)
         # What the tail says of itself decides nothing.
@@ -205,7 +207,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(turns=st.integers(3, 20), syncs=st.booleans())
     def read(self, turns: int, syncs: bool) -> None:
         """The tail starts if it does not run, and goes some turns; every run of these is a new connection."""
-        writer.SYNC_SECONDS = 0.0 if syncs else 3600.0
+        FileWriter.sync_seconds = 0.0 if syncs else 3600.0
         self._guarded(lambda: self._read(turns))
 
     @rule(sink=st.sampled_from(SINKS), blocks=st.integers(1, 3), told=st.sampled_from([True, True, False]))
@@ -250,7 +252,7 @@ class Protocol(RuleBasedStateMachine):
         if self.tail is not None:
             self._drop(self.tail)
         self._gone()
-        for path in self.journal.segments.iterdir():
+        for path in self.journal.storage.segments.glob("*"):
             size = min(path.stat().st_size, self.on_disk.get(str(path), 0) + torn)
             os.truncate(path, size)
 
@@ -285,7 +287,7 @@ class Protocol(RuleBasedStateMachine):
         try:
             self.driver_dies()
             # Once to read everything, once to hear of what was delivered.
-            writer.SYNC_SECONDS = 0.0
+            FileWriter.sync_seconds = 0.0
             for turns in (9 + 3 * len(self.database.changes()), 6):
                 self._read(turns)
                 for name in SINKS:
@@ -318,7 +320,7 @@ class Protocol(RuleBasedStateMachine):
         begin = source.prepare(durable, index.reach(durable))
         for name in SINKS:
             self.journal.set_consumer(name, self.held[name])
-        self.tail = Tail(source, self.journal, begin, 1 << 30, self._alive)  # type: ignore[arg-type]
+        self.tail = Tail(source, self.journal, begin, Limits(1 << 30), self._alive)  # type: ignore[arg-type]
 
     def _alive(self) -> bool:
         self.turns -= 1

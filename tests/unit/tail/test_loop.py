@@ -12,7 +12,9 @@ from tests.unit.journal.chunk_builder import piece, transactions
 
 from headwater.errors import Retry, Stop
 from headwater.event import ORIGIN, Chunk, Position, TableSchema
-from headwater.journal import Journal, JournalReader, JournalWriter, writer
+from headwater.journal import Journal, JournalReader, Limits
+from headwater.journal.file_writer import FileWriter
+from headwater.journal.folder import FolderStorage
 from headwater.sources.base import Confirm, Log, SourceOptions
 from headwater.tail import loop
 from headwater.tail.loop import GaveUp, Tail
@@ -85,14 +87,16 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every turn keeps house, and nobody sleeps long."""
-    monkeypatch.setattr(loop, "HOUSEKEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(FolderStorage, "pace", 0.0)
     monkeypatch.setattr(loop, "READ_SECONDS", 0.001)
 
 
 def run(source: ScriptedSource, journal: Journal, until: Callable[[], bool], cap: int = CAP) -> None:
     """Until the condition holds, or the turns that it may take are over."""
     turns = iter(range(5000))
-    tail = Tail(source, journal, Position(50, 0, "0/32"), cap, lambda: not until() and next(turns, None) is not None)
+    tail = Tail(
+        source, journal, Position(50, 0, "0/32"), Limits(cap), lambda: not until() and next(turns, None) is not None
+    )
     try:
         tail.run()
     finally:
@@ -224,7 +228,7 @@ def tick(first: Position, lsn: int) -> Chunk:
     ],
 )
 def test_how_far_the_log_is_confirmed(journal, monkeypatch, confirms, sink, told):
-    monkeypatch.setattr(writer, "SYNC_SECONDS", 0.0)
+    monkeypatch.setattr(FileWriter, "sync_seconds", 0.0)
     journal.set_consumer("sink", None if sink is None else Position(sink, 1, f"0/{sink + 8:X}"))
     source = ScriptedSource([*transactions(100, 200), tick(Position(200, 1), 300)], confirms=confirms)
     turns = iter(range(20))
@@ -234,7 +238,7 @@ def test_how_far_the_log_is_confirmed(journal, monkeypatch, confirms, sink, told
 
 
 def test_what_is_confirmed_by_the_journal_alone_is_on_disk_first(journal, monkeypatch):
-    monkeypatch.setattr(writer, "SYNC_SECONDS", 3600.0)
+    monkeypatch.setattr(FileWriter, "sync_seconds", 3600.0)
     source = ScriptedSource(list(transactions(100)), confirms=Confirm.JOURNALED)
     turns = iter(range(20))
     run(source, journal, lambda: journal.status().get("received") == 100 and next(turns, None) is None)
@@ -242,7 +246,7 @@ def test_what_is_confirmed_by_the_journal_alone_is_on_disk_first(journal, monkey
 
 
 def test_a_journal_that_lost_its_end_names_the_hole(journal):
-    opened = JournalWriter(journal, CAP)
+    opened = journal.writer(Limits(CAP))
     for chunk in transactions(100, 200):
         opened.append(chunk)
     opened.close()

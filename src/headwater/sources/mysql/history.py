@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from headwater.errors import Stop
 from headwater.event import Position, TableSchema
-from headwater.journal.folder import read_json, write_atomically
+from headwater.journal import SourceFiles
 from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.charset import decode_text
 from headwater.sources.mysql.ddl import Unreadable, tables_of
@@ -51,8 +49,8 @@ class History:
     # Every statement up to here has been looked at.
     seen: Progress
     captured: Callable[[str, str], bool]
-    # The folder that keeps it; None: it lives as long as this process.
-    folder: Path | None = None
+    # What keeps it; None: it lives as long as this process.
+    files: SourceFiles | None = None
     # A statement that cannot be read changes nothing: somebody has said so.
     lenient: bool = False
     # The log names columns itself at present: what cannot be followed is forgotten.
@@ -88,9 +86,9 @@ class History:
     def read_up_to(self, progress: Progress, *, now: bool = False) -> None:
         """Everything before `progress` has been looked at."""
         self.seen = progress
-        if self.folder is not None and (now or time.monotonic() - self._marked >= MARK_SECONDS):
+        if self.files is not None and (now or time.monotonic() - self._marked >= MARK_SECONDS):
             self._marked = time.monotonic()
-            write_atomically(self.folder / MARK, json.dumps({"seen": progress.text(), "floor": self.floor}))
+            self.files.write(MARK, json.dumps({"seen": progress.text(), "floor": self.floor}))
 
     def _follow(self, now: Definitions, query: Query, text: str, default: str, place: str) -> list[Name]:
         flavour = now.flavour
@@ -122,16 +120,16 @@ class History:
     # -- keeping it --
 
     def save(self, commit: int) -> None:
-        """All definitions as they are now, at `commit`, instead of whatever the folder has."""
+        """All definitions as they are now, at `commit`, instead of whatever was kept."""
         self.followed = commit
-        if self.folder is not None:
+        if self.files is not None:
             base = {"commit": commit, "databases": self.definitions.databases}
             tables = [json.loads(table.to_json()) for table in self.definitions.tables.values()]
-            write_atomically(self.folder / LINES, _line(base | {"tables": tables}))
+            self.files.write(LINES, _line(base | {"tables": tables}))
             self.read_up_to(self.seen, now=True)
 
     def _append(self, commit: int, text: str, database: str, names: list[Name]) -> None:
-        if self.folder is None:
+        if self.files is None:
             return
         tables = {name: self.definitions.tables.get(name) for name in names}
         entry = {
@@ -142,10 +140,7 @@ class History:
             "gone": [list(name) for name, table in tables.items() if table is None],
             "databases": self.definitions.databases,
         }
-        with (self.folder / LINES).open("a", encoding="utf-8") as file:
-            file.write(_line(entry))
-            file.flush()
-            os.fsync(file.fileno())
+        self.files.append(LINES, _line(entry))
 
 
 def _changes(before: Definitions, now: Definitions, names: list[Name]) -> tuple[TableChange, ...]:
@@ -163,13 +158,13 @@ def _changes(before: Definitions, now: Definitions, names: list[Name]) -> tuple[
 
 
 def load_history(
-    folder: Path, flavour: Flavour, captured: Callable[[str, str], bool], after: Position
+    files: SourceFiles, flavour: Flavour, captured: Callable[[str, str], bool], after: Position
 ) -> History | None:
-    """What the folder has, as of `after`; None when nothing was kept there."""
-    mark = read_json(folder / MARK)
-    if mark is None or not (folder / LINES).exists():
+    """What was kept, as of `after`; None when there is nothing."""
+    mark, lines = files.read_json(MARK), files.read(LINES)
+    if mark is None or lines is None:
         return None
-    base, entries, torn = _read_lines(folder / LINES)
+    base, entries, torn = _read_lines(lines, files.where(LINES))
     if after.commit < base["commit"]:
         raise Stop(
             f"the definitions of tables are known from {base['commit']} on, not at our position {after.commit}",
@@ -177,7 +172,7 @@ def load_history(
             cause="The journal was restored from an older backup than its definitions",
         )
     floor = int(mark.get("floor", 0))
-    found = History(Definitions(flavour), parse_progress(mark["seen"]), captured, folder, floor=floor)
+    found = History(Definitions(flavour), parse_progress(mark["seen"]), captured, files, floor=floor)
     _put(found.definitions, base)
     # The transaction that begins at `commit` lies behind a position with the same number.
     before = [entry for entry in entries if entry["commit"] < after.commit]
@@ -188,7 +183,7 @@ def load_history(
     if len(kept) < len(entries) or torn:
         tables = [json.loads(table.to_json()) for table in found.definitions.tables.values()]
         base = {"commit": base["commit"], "databases": found.definitions.databases, "tables": tables}
-        write_atomically(folder / LINES, "".join(map(_line, [base, *kept])))
+        files.write(LINES, "".join(map(_line, [base, *kept])))
     for entry in kept:
         _put(found.definitions, entry)
     found.followed = kept[-1]["commit"] + 1 if kept else base["commit"]
@@ -204,14 +199,14 @@ def _put(definitions: Definitions, entry: dict[str, Any]) -> None:
         definitions.tables[table.schema, table.name] = table
 
 
-def _read_lines(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
+def _read_lines(text: str, where: str) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
     """The first line, the others, and whether one was cut short: what it would have said comes again from the log."""
-    *lines, rest = path.read_text(encoding="utf-8").split("\n")
+    *lines, rest = text.split("\n")
     try:
         base, *entries = map(json.loads, lines)
         return base, entries, bool(rest)
     except ValueError as error:
-        raise Stop(f"{path} is damaged: it is not what was written there", _ANEW) from error
+        raise Stop(f"{where} is damaged: it is not what was written there", _ANEW) from error
 
 
 def _line(fields: dict[str, Any]) -> str:

@@ -242,8 +242,8 @@ class MySql(Source):
 
     def _history_at(self, server: Server, after: Position) -> History | None:
         history = self._history
-        if self.folder is not None:
-            history = load_history(self.folder, flavour(server), self._captured, after)
+        if self.files is not None:
+            history = load_history(self.files, flavour(server), self._captured, after)
         if history is None:
             if not self._follows(server):
                 return None
@@ -274,7 +274,7 @@ class MySql(Source):
             from headwater.sources.mysql.log import look_through
 
             look_through(self.options, begin, end, _refuse_change)
-        self._history = History(found, begin, self._captured, self.folder)
+        self._history = History(found, begin, self._captured, self.files)
         self._history.lenient, self._history.spare = self.options.skip_unparseable_ddl, names_columns(server)
         self._history.save(begin.coordinate)
         return self._history

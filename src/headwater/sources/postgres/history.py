@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +15,7 @@ from psycopg.pq.abc import PGconn
 
 from headwater.errors import Retry, Stop
 from headwater.event import Position
-from headwater.journal.folder import read_json, write_atomically
+from headwater.journal import SourceFiles
 from headwater.sources.postgres.connection import command
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.position import flush_lsn, format_lsn, parse_lsn
@@ -51,16 +50,16 @@ def read_history(pgconn: PGconn) -> History:
     return History(system, database, timeline, left, parse_lsn(end))
 
 
-def known_timeline(folder: Path | None) -> int | None:
+def known_timeline(files: SourceFiles | None) -> int | None:
     """The timeline on which our positions were read; None when nothing was kept."""
-    read = read_json(folder / FILE) if folder else None
+    read = files.read_json(FILE) if files else None
     return None if read is None else int(read["timeline"])
 
 
-def keep_timeline(folder: Path | None, timeline: int) -> None:
+def keep_timeline(files: SourceFiles | None, timeline: int) -> None:
     """From here on, positions are this timeline's."""
-    if folder is not None and folder.is_dir() and known_timeline(folder) != timeline:
-        write_atomically(folder / FILE, f'{{"timeline": {timeline}}}')
+    if files is not None and known_timeline(files) != timeline:
+        files.write(FILE, f'{{"timeline": {timeline}}}')
 
 
 def refuse_other_history(history: History, known: int | None, lsn: int, *, standby: bool) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,7 +16,7 @@ from psycopg import sql
 
 from headwater.errors import Stop, Usage
 from headwater.event import TableSchema
-from headwater.journal.folder import read_json, write_atomically
+from headwater.journal import SourceFiles
 from headwater.sources.postgres.options import PostgresOptions
 
 
@@ -92,37 +91,37 @@ def refuse_narrowed(
     connection: psycopg.Connection[Any],
     options: PostgresOptions,
     captured: Callable[[str, str], bool],
-    folder: Path | None,
+    files: SourceFiles | None,
 ) -> None:
     """Stop when the publication hands out less than it did: what it leaves out is gone from the log without a word.
 
-    `folder` remembers what it handed out."""
+    `files` remembers what it handed out."""
     publication = find_publication(connection, options.publication)
-    if publication is None or folder is None or not folder.is_dir():
+    if publication is None or files is None:
         # One that is missing is told by whoever reads the slot.
         return
-    known = read_json(folder / FILE) or {}
+    known = files.read_json(FILE) or {}
     tables = published_tables(connection, options.publication)
     name = sql.Identifier(options.publication).as_string(connection)
     gone = [each for each in known.get("operations", ()) if each not in publication.operations]
     if gone:
         mended = f"alter publication {name} set (publish = '{', '.join(known['operations'])}');"
-        raise _narrowed(options, f"every {' and '.join(gone)}", mended, folder)
+        raise _narrowed(options, f"every {' and '.join(gone)}", mended, files)
     for (schema, table), row_filter in _remembered(known):
         now = tables.get((schema, table))
         quoted = sql.Identifier(schema, table).as_string(connection)
         if not captured(schema, table):
             continue
         if now is None and _is_left_out(connection, schema, table, tables):
-            raise _narrowed(options, f"{schema}.{table}", f"alter publication {name} add table {quoted};", folder)
+            raise _narrowed(options, f"{schema}.{table}", f"alter publication {name} add table {quoted};", files)
         if now is not None and now.row_filter not in (None, row_filter):
             mended = f"alter publication {name} drop table {quoted}; alter publication {name} add table {quoted}"
             mended += f" where {row_filter};" if row_filter else ";"
-            raise _narrowed(options, f"rows of {schema}.{table} (where {now.row_filter})", mended, folder)
+            raise _narrowed(options, f"rows of {schema}.{table} (where {now.row_filter})", mended, files)
     handed_out = sorted([*key, each.row_filter] for key, each in tables.items() if captured(*key))
     told = {"operations": list(publication.operations), "tables": handed_out}
     if told != known:
-        write_atomically(folder / FILE, json.dumps(told))
+        files.write(FILE, json.dumps(told))
 
 
 def _remembered(known: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str | None]]:
@@ -145,12 +144,12 @@ def _is_left_out(
     return bool(rows) and not any(tuple(row) in tables for row in rows)
 
 
-def _narrowed(options: PostgresOptions, what: str, mended: str, folder: Path) -> Stop:
+def _narrowed(options: PostgresOptions, what: str, mended: str, files: SourceFiles) -> Stop:
     return Stop(
         f'the publication "{options.publication}" leaves out {what}, which it did not before',
         f"To mend it: {mended}",
         "then load the tables anew: drop the slot, remove the state folder and the tables in the lake, run again",
-        f"If you mean it: remove {folder / FILE}, and run again",
+        f"If you mean it: remove {files.where(FILE)}, and run again",
         cause="Somebody altered it; such changes since then are not in the log, and never will be",
     )
 

@@ -137,7 +137,7 @@ class Postgres(Source):
         with connect(self.options) as connection:
             if durable is not None:
                 # Before what it lacks is added: that would hide what was lost meanwhile.
-                refuse_narrowed(connection, self.options, self._captured, self.folder)
+                refuse_narrowed(connection, self.options, self._captured, self.files)
             # The publication comes first: a slot made before it fails on every change in between.
             ensure_publication(connection, self.options, self._candidates(connection))
             slot = self._released_slot(connection)
@@ -189,7 +189,7 @@ class Postgres(Source):
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:
             slot = self._released_slot(connection)
-            refuse_narrowed(connection, self.options, self._captured, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.files)
             timeline = self._refuse_other_history(connection, after)
             if slot is not None and self._log is not None:
                 refuse_rewritten(connection, self.options, slot.confirmed, self._log.confirmed)
@@ -198,17 +198,17 @@ class Postgres(Source):
         gap = None
         if skips(self.options, confirmed, after):
             gap = Chunk.gap(after, at_lsn(confirmed), self.options.offset_mismatch_strategy)
-        blocks = self.folder is not None and not (self._log and self._log.blocks_failed)
+        blocks = self.scratch is not None and not (self._log and self._log.blocks_failed)
         self._log = PostgresLog(
             self.options,
             gap.last if gap else after,
             self._describe,
             confirmed=confirmed,
             gap=gap,
-            spill=self.folder / "spill" if self.folder and blocks else None,
+            spill=self.scratch / "spill" if self.scratch and blocks else None,
             verify=self._verify,
         )
-        keep_timeline(self.folder, timeline)
+        keep_timeline(self.files, timeline)
         return self._log
 
     def copy_log(self) -> Log:
@@ -324,7 +324,7 @@ class Postgres(Source):
             return None
         with connect(self.options) as connection:
             # A publication that was altered makes the server describe its tables again.
-            refuse_narrowed(connection, self.options, self._captured, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.files)
             described = describe(connection, [relation.oid], self.options.cast)
         return relation_schema(relation, described[0] if described else None, self.options.cast)
 
@@ -332,11 +332,11 @@ class Postgres(Source):
         """Asked now and then while the log is read: does it still carry what it did?"""
         # A server that does not answer is the log's to tell.
         with suppress(Retry), connect(self.options) as connection:
-            refuse_narrowed(connection, self.options, self._captured, self.folder)
+            refuse_narrowed(connection, self.options, self._captured, self.files)
             if self._standby and not in_recovery(connection):
                 self._standby = False
                 # The stream was not interrupted: what we read now is of the new timeline, and of the same history.
-                keep_timeline(self.folder, timeline := self._history().timeline)
+                keep_timeline(self.files, timeline := self._history().timeline)
                 LOG.warning("the standby was promoted: reading goes on, on timeline %d", timeline)
 
     def _drop_publication(self) -> None:
@@ -389,7 +389,7 @@ class Postgres(Source):
         """Stop when the server has another past than our positions; else the timeline it is on."""
         history = self._history()
         standby = in_recovery(connection)
-        refuse_other_history(history, known_timeline(self.folder), flush_lsn(held), standby=standby)
+        refuse_other_history(history, known_timeline(self.files), flush_lsn(held), standby=standby)
         return history.timeline
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from headwater.errors import Stop
 from headwater.event import Position
+from headwater.journal import Journal, SourceFiles
 from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.definitions import Definitions, Flavour
 from headwater.sources.mysql.history import LINES, MARK, History, load_history
@@ -26,9 +27,13 @@ def query(text: str, **more: int) -> Query:
     return Query(1, "shop", text, text.encode("latin1" if more.get("client") == 8 else "utf-8"), **more)
 
 
+def kept(folder: Path) -> SourceFiles:
+    return Journal(folder).source
+
+
 def begun(folder: Path | None, **more: bool) -> History:
     definitions = Definitions(FLAVOUR, databases={"shop": "utf8mb4"})
-    history = History(definitions, parse_mariadb("0-1-10"), captured, folder, **more)
+    history = History(definitions, parse_mariadb("0-1-10"), captured, kept(folder) if folder else None, **more)
     history.save(10)
     history.define(query("create table t (a int primary key)"), CHARSETS, 10, "binlog.000001:100")
     history.define(query("alter table t add b int"), CHARSETS, 20, "binlog.000001:200")
@@ -60,16 +65,16 @@ def test_reading_begins_with_the_definitions_of_its_position(
 ) -> None:
     begun(tmp_path)
 
-    assert columns(load_history(tmp_path, FLAVOUR, captured, Position(commit))) == expected
+    assert columns(load_history(kept(tmp_path), FLAVOUR, captured, Position(commit))) == expected
 
 
 def test_what_lies_behind_the_position_comes_again_and_is_kept_once(tmp_path: Path) -> None:
     begun(tmp_path)
-    again = load_history(tmp_path, FLAVOUR, captured, Position(20))
+    again = load_history(kept(tmp_path), FLAVOUR, captured, Position(20))
     assert again is not None
     again.define(query("alter table t add other int"), CHARSETS, 20, "binlog.000001:200")
 
-    assert columns(load_history(tmp_path, FLAVOUR, captured, Position(50))) == {"t": ["a", "other"]}
+    assert columns(load_history(kept(tmp_path), FLAVOUR, captured, Position(50))) == {"t": ["a", "other"]}
 
 
 def test_what_nobody_asks_for_any_more_is_folded_away(tmp_path: Path) -> None:
@@ -77,37 +82,37 @@ def test_what_nobody_asks_for_any_more_is_folded_away(tmp_path: Path) -> None:
     history.floor = 30
     history.read_up_to(history.seen, now=True)
 
-    assert columns(load_history(tmp_path, FLAVOUR, captured, Position(50))) == {"u": ["x"]}
-    assert len((tmp_path / LINES).read_text().splitlines()) == 3
-    assert columns(load_history(tmp_path, FLAVOUR, captured, Position(30))) == {"t": ["a", "b"]}
+    assert columns(load_history(kept(tmp_path), FLAVOUR, captured, Position(50))) == {"u": ["x"]}
+    assert len((tmp_path / "source" / LINES).read_text().splitlines()) == 3
+    assert columns(load_history(kept(tmp_path), FLAVOUR, captured, Position(30))) == {"t": ["a", "b"]}
     with pytest.raises(Stop, match="known from 21 on, not at our position 15"):
-        load_history(tmp_path, FLAVOUR, captured, Position(15))
+        load_history(kept(tmp_path), FLAVOUR, captured, Position(15))
 
 
 def test_a_line_that_a_crash_cut_short_is_left_out(tmp_path: Path) -> None:
     begun(tmp_path)
-    whole = (tmp_path / LINES).read_text()
-    (tmp_path / LINES).write_text(whole[:-20])
+    whole = (tmp_path / "source" / LINES).read_text()
+    (tmp_path / "source" / LINES).write_text(whole[:-20])
 
-    cut = load_history(tmp_path, FLAVOUR, captured, Position(50))
+    cut = load_history(kept(tmp_path), FLAVOUR, captured, Position(50))
     assert columns(cut) == {"t": ["a", "b"], "u": ["x"]}
     assert cut is not None
     cut.define(query("drop table t"), CHARSETS, 40, "binlog.000001:400")
-    assert columns(load_history(tmp_path, FLAVOUR, captured, Position(50))) == {"u": ["x"]}
+    assert columns(load_history(kept(tmp_path), FLAVOUR, captured, Position(50))) == {"u": ["x"]}
 
 
 def test_damage_is_not_taken_for_an_empty_history(tmp_path: Path) -> None:
     begun(tmp_path)
-    (tmp_path / LINES).write_text("{}x\n")
+    (tmp_path / "source" / LINES).write_text("{}x\n")
     with pytest.raises(Stop, match="is damaged"):
-        load_history(tmp_path, FLAVOUR, captured, Position(50))
+        load_history(kept(tmp_path), FLAVOUR, captured, Position(50))
 
 
 def test_how_far_the_log_was_looked_through_is_kept(tmp_path: Path) -> None:
     begun(tmp_path)
 
-    assert json.loads((tmp_path / MARK).read_text())["seen"] == "mariadb:0-1-50"
-    assert load_history(tmp_path / "elsewhere", FLAVOUR, captured, Position(50)) is None
+    assert json.loads((tmp_path / "source" / MARK).read_text())["seen"] == "mariadb:0-1-50"
+    assert load_history(kept(tmp_path / "elsewhere"), FLAVOUR, captured, Position(50)) is None
 
 
 def test_a_statement_that_is_not_understood_stops_and_is_named_with_its_place() -> None:

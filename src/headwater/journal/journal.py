@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from headwater.journal.storage import Storage
 from headwater.journal.writer import JournalWriter, Limits
 
 FORMAT_VERSION = 1
+_S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^?#@]*)?")
 
 
 class Journal:
@@ -184,9 +186,14 @@ def open_storage(place: str) -> Storage:
     if not separator:
         return FolderStorage(place)
     if scheme == "s3":
-        from headwater.journal.objects import ObjectStorage
-
-        return ObjectStorage.at(place)
+        if not _S3.fullmatch(place):
+            # Not shown: it may hold a password.
+            raise Usage("journal: this is not s3://bucket/prefix", "Credentials come from the environment: AWS_…")
+        try:
+            from headwater.journal.objects import storage_at
+        except ImportError as error:
+            raise Usage(f"a journal at {place} needs obstore", "pip install 'headwater[s3]'") from error
+        return storage_at(place.rstrip("/"))
     raise Usage(f"a journal cannot lie at {scheme}://", "journal: s3://bucket/prefix, or leave it out: a local folder")
 
 

@@ -85,21 +85,25 @@ class ObjectStorage(Storage):
     def __init__(self, store: Any, place: str) -> None:
         self.place = place
         self._store = store
-
-    @staticmethod
-    def at(url: str) -> ObjectStorage:
-        """The storage at `s3://bucket/prefix`. Does no I/O."""
-        return ObjectStorage(_store(url.rstrip("/")), url.rstrip("/"))
+        # Table definitions, which never change: every slice wants some, and mostly the same.
+        self._definitions: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By its URL alone: a client knows credentials.
-        return ObjectStorage.at, (self.place,)
+        return storage_at, (self.place,)
 
     # -- small files -------------------------------------------------------------------------------
 
     def read(self, name: str) -> str | None:
+        if name in self._definitions:
+            return self._definitions[name]
         found = self._get(name)
-        return None if found is None else found.decode()
+        if found is None:
+            return None
+        text = found.decode()
+        if name.startswith("schemas/"):
+            self._definitions[name] = text
+        return text
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
         try:
@@ -331,6 +335,6 @@ def _alive(pid: int) -> bool:
 
 
 @cache
-def _store(url: str) -> S3Store:
-    """One client for all journals of a process at this URL: connections are kept."""
-    return S3Store.from_url(url, client_options=CLIENT, retry_config=ATTEMPTS)  # type: ignore[arg-type]
+def storage_at(url: str) -> ObjectStorage:
+    """The storage at `s3://bucket/prefix`, one for all of a process: connections are kept. Does no I/O."""
+    return ObjectStorage(S3Store.from_url(url, client_options=CLIENT, retry_config=ATTEMPTS), url)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from headwater.errors import Usage
 from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.settings import settle
 from headwater.journal import Limits
+from headwater.journal.journal import open_storage
 from headwater.options import Secret, option, parse_options, split_options
 from headwater.registry import sink_class, source_class
 from headwater.sinks.base import Sink
@@ -159,7 +160,7 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         source=source,
         sinks=sinks,
         state=Path(options.state),
-        journal=options.journal or str(Path(options.state) / "journal"),
+        journal=open_storage(options.journal or str(Path(options.state) / "journal")).place,
         limits=_limits(options),
         batch_max_bytes=options.batch_max_bytes,
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},

@@ -39,12 +39,13 @@ class PipelineProcess:
         sinks = [{"type": "delta", "path": str(self.lake), "mode": "upsert"}]
         whole = {"name": "shop", "sinks": sinks, "state": str(self.state), **definition}
         self.file.write_text(yaml.safe_dump(whole))
+        self._journal = str(whole.get("journal") or self.state / "journal")
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: Watchdog | None = None
 
     @property
     def journal(self) -> Journal:
-        return Journal(self.state / "journal")
+        return Journal(self._journal)
 
     def start(self, *arguments: str, failpoints: str = "", **environment: str) -> None:
         """Start in the background; `failpoints` as in `headwater.failpoints`. It ends when this process does."""

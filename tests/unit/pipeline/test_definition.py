@@ -114,6 +114,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         ({"source": {"type": "postgres", "slott": "x"}}, "did you mean 'slot'"),
         ({"source": "postgres"}, "source"),
         ({"journal_max_bytes": "lots"}, "a whole number"),
+        ({"journal": "ftp://there/it"}, "cannot lie at ftp://"),
+        ({"journal": "s3://user:topsecret@bucket/it"}, "not s3://bucket/prefix"),
+        ({"journal_seal_bytes": 0}, "journal_seal_bytes"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(given, change, message):

@@ -34,6 +34,7 @@ COSTLY = {
     "relay": "kafka",
     "target": "kafka",
     "place": "kafka",
+    "s3": "s3",
     "mysql": "mysql",
     "origin": "mysql",
 }

@@ -32,10 +32,12 @@ class FolderStorage(Storage):
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
         path = self.path / name
-        is_new = not path.exists()
+        if path.exists():
+            write_atomically(path, text, sync=durable)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text, sync=durable)
-        if is_new and durable:
+        if durable:
             sync_folder(path.parent)
 
     def append(self, name: str, text: str) -> None:
@@ -54,7 +56,7 @@ class FolderStorage(Storage):
         return FileCursor(self.segments)
 
     def block(self, segment: str, offset: int, size: int) -> Chunk:
-        return read_block(self.segments / segment, offset)
+        return read_block(os.path.join(self.segments, segment), offset)
 
     def writer(self, limits: Limits) -> JournalWriter:
         return FileWriter(self.path, self.segments, self.lock, limits)

@@ -28,16 +28,16 @@ from headwater.journal.writer import JournalWriter, Limits
 
 FORMAT_VERSION = 1
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^?#@]*)?")
+_KAFKA = re.compile(r"kafka://[A-Za-z0-9.:,_\[\]-]+/[A-Za-z0-9._-]{1,240}")
 
 
 class Journal:
-    """One journal, wherever it lies: a folder, or `s3://bucket/prefix`."""
+    """One journal, wherever it lies: a folder, `s3://bucket/prefix`, `kafka://broker/topic`."""
 
     def __init__(self, place: str | os.PathLike[str] | Storage) -> None:
         self.storage = place if isinstance(place, Storage) else open_storage(os.fspath(place))
         self.source = SourceFiles(self.storage)
         self._about: Mapping[str, Any] | None = None
-        self._schemas: set[str] = set()
 
     @property
     def place(self) -> str:
@@ -50,6 +50,7 @@ class Journal:
 
     def create(self, source_type: str, identity: str, facts: Mapping[str, str]) -> None:
         """Make it this log's, or check that it is."""
+        self._about = None
         known = self.about()
         if known is None:
             self._write(
@@ -89,11 +90,9 @@ class Journal:
 
     def store_schema(self, table: TableSchema) -> None:
         """Keep a definition; before the first block that names it."""
-        if table.id not in self._schemas:
-            name = f"schemas/{table.id}.json"
-            if self.storage.read(name) is None:
-                self.storage.write(name, table.to_json())
-            self._schemas.add(table.id)
+        name = f"schemas/{table.id}.json"
+        if self.storage.read(name) is None:
+            self.storage.write(name, table.to_json())
 
     def schema(self, schema: str) -> TableSchema:
         text = self.storage.read(f"schemas/{schema}.json")
@@ -194,7 +193,18 @@ def open_storage(place: str) -> Storage:
         except ImportError as error:
             raise Usage(f"a journal at {place} needs obstore", "pip install 'headwater[s3]'") from error
         return storage_at(place.rstrip("/"))
-    raise Usage(f"a journal cannot lie at {scheme}://", "journal: s3://bucket/prefix, or leave it out: a local folder")
+    if scheme == "kafka":
+        if not _KAFKA.fullmatch(place):
+            raise Usage("journal: this is not kafka://broker:port/topic", "Settings come from HEADWATER_JOURNAL_KAFKA")
+        try:
+            from headwater.journal.kafka import storage_at as topic_at
+        except ImportError as error:
+            raise Usage(f"a journal at {place} needs confluent-kafka", "pip install 'headwater[kafka]'") from error
+        return topic_at(place)
+    raise Usage(
+        f"a journal cannot lie at {scheme}://",
+        "journal: s3://bucket/prefix, kafka://broker/topic, or leave it out: a local folder",
+    )
 
 
 def _consumer(name: str) -> str:

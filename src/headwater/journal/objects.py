@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import struct
 import time
 import zlib
@@ -29,7 +28,9 @@ from obstore.store import S3Store
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Chunk, Position
 from headwater.journal.block import Damaged, decode_block, header_from_json
-from headwater.journal.storage import BlockRef, Cursor, Storage
+from headwater.journal.remote import RemoteStorage
+from headwater.journal.sealing import Seal
+from headwater.journal.storage import BlockRef, Cursor
 from headwater.journal.writer import JournalWriter, Limits
 
 MAGIC = b"HWS1"
@@ -42,10 +43,9 @@ POLL_SECONDS = 0.1
 LIST_SECONDS = 5.0
 # Segments that are looked at together while catching up.
 AHEAD = 16
-# A tail on another machine that has been silent for so long has died, or is cut off.
-LEASE_SECONDS = 30.0
 # One request, with what obstore tries again by itself; whoever asked tries again later, and says so meanwhile.
-ATTEMPTS = {"max_retries": 5, "retry_timeout": timedelta(seconds=15)}
+ATTEMPTS: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=15)}
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 CLIENT = {"timeout": "30s", "connect_timeout": "5s"}
 
 
@@ -76,11 +76,8 @@ class Stored:
     time: float
 
 
-class ObjectStorage(Storage):
+class ObjectStorage(RemoteStorage):
     """Small objects beside numbered segments, under one prefix."""
-
-    # A look costs requests, and requests cost money.
-    pace = 1.0
 
     def __init__(self, store: Any, place: str) -> None:
         self.place = place
@@ -89,7 +86,6 @@ class ObjectStorage(Storage):
         self._definitions: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its URL alone: a client knows credentials.
         return storage_at, (self.place,)
 
     # -- small files -------------------------------------------------------------------------------
@@ -143,22 +139,6 @@ class ObjectStorage(Storage):
         from headwater.journal.object_writer import ObjectWriter
 
         return ObjectWriter(self, limits)
-
-    def written_by(self) -> str | None:
-        try:
-            text = self.read("tail.json")
-        except Retry:
-            return None
-        return self.speaker(json.loads(text)) if text else None
-
-    @staticmethod
-    def speaker(status: dict[str, Any]) -> str | None:
-        """The PID of the tail that has said this, as far as can be seen from here; None when it is gone."""
-        if status.get("state") in (None, "ended", "stopped"):
-            return None
-        if status.get("host") == platform.node():
-            return str(status["pid"]) if _alive(int(status["pid"])) else None
-        return str(status["pid"]) if time.time() - float(status.get("beat", 0)) < LEASE_SECONDS else None
 
     def size(self) -> int:
         return sum(stored.size for stored in self.stored())
@@ -312,29 +292,23 @@ def name_of(number: int) -> str:
     return f"{number:015d}.hwj"
 
 
-def encode_segment(writer: str, end: Position, last_frame: Position, blocks: list[tuple[bytes, bytes]]) -> bytes:
-    """A segment as it is stored: `blocks` are (header, whole block) each."""
-    about = {"writer": writer, "end": _fields(end), "last_frame": _fields(last_frame)}
-    headers = b",".join(b"[%d,%b]" % (len(block), header) for header, block in blocks)
+def encode_segment(writer: str, seal: Seal) -> bytes:
+    """A segment as it is stored."""
+    about = {"writer": writer, "end": _fields(seal.end), "last_frame": _fields(seal.last_frame)}
+    headers = b",".join(b"[%d,%b]" % (len(block), header) for header, block in seal.blocks)
     index = json.dumps(about)[:-1].encode() + b', "blocks": [' + headers + b"]}"
-    return b"".join([PREFIX.pack(MAGIC, len(index), zlib.crc32(index)), index, *(block for _header, block in blocks)])
+    blocks = (block for _header, block in seal.blocks)
+    return b"".join([PREFIX.pack(MAGIC, len(index), zlib.crc32(index)), index, *blocks])
 
 
 def _fields(position: Position) -> list[Any]:
     return [position.commit, position.ordinal, position.resume]
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 @cache
 def storage_at(url: str) -> ObjectStorage:
     """The storage at `s3://bucket/prefix`, one for all of a process: connections are kept. Does no I/O."""
-    return ObjectStorage(S3Store.from_url(url, client_options=CLIENT, retry_config=ATTEMPTS), url)  # type: ignore[arg-type]
+    # obstore reads the rest of the environment by itself; an endpoint of plain HTTP is somebody's decision.
+    plain = any(os.environ.get(name, "").startswith("http://") for name in ENDPOINTS)
+    options: Any = {**CLIENT, "allow_http": plain}
+    return ObjectStorage(S3Store.from_url(url, client_options=options, retry_config=ATTEMPTS), url)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headwater.errors import Retry, Usage
 from headwater.journal import Journal
-from headwater.journal.folder import FolderStorage
+from headwater.journal.remote import RemoteStorage
 from headwater.pipeline.definition import Definition
 from headwater.tail.process import TailProcess
 
@@ -25,7 +25,7 @@ class TailRun:
         self._say = say
         self._said = ""
         self._stopping = False
-        if isinstance(self.journal.storage, FolderStorage):
+        if not isinstance(self.journal.storage, RemoteStorage):
             raise Usage(
                 "--tail-only needs a journal that another machine can read",
                 "journal: s3://bucket/prefix in the pipeline's file",
@@ -61,7 +61,7 @@ class TailRun:
                     return True
                 self._tell_once("waiting for `headwater run FILE --no-tail` to prepare slot and journal")
             except Retry as error:
-                self._tell_once(str(error))
+                self._tell_once(error.what, str(error))
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not self._stopping and time.monotonic() < deadline:
                 time.sleep(WATCH_SECONDS)
@@ -73,7 +73,7 @@ class TailRun:
         if status:
             self._tell_once(f"tail: {status.get('state')}" + (f": {status['error']}" if status.get("error") else ""))
 
-    def _tell_once(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self._say(text)
+    def _tell_once(self, what: str, text: str = "") -> None:
+        if what != self._said:
+            self._said = what
+            self._say(text or what)

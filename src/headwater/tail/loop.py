@@ -63,6 +63,8 @@ class Tail:
         # What the log said last; `received` as of when readers could see everything that it had handed out.
         self._lag: Mapping[str, Any] = {}
         self._spilled = 0
+        # Table definitions that the journal has.
+        self._stored: set[str] = set()
         self._last_housekeeping = 0.0
         self._changes = 0
         self._commit_time = 0
@@ -153,7 +155,9 @@ class Tail:
     def _store(self, log: Log, chunk: Chunk) -> None:
         """Into the journal, with the definitions it names; waits while that is full."""
         for run in chunk.tables:
-            self.journal.store_schema(log.schema(run.schema))
+            if run.schema not in self._stored:
+                self.journal.store_schema(log.schema(run.schema))
+                self._stored.add(run.schema)
         while self._alive():
             try:
                 self.writer.append(chunk)

@@ -11,10 +11,11 @@ from tests.conftest import Database
 from tests.integration.hosts import Hosts, either_side_dies, fill, wait_for
 from tests.lake import assert_lake_equals_source
 
+from headwater.errors import Stop
 from headwater.journal import Journal
 from headwater.testing import wait_until
 from headwater.testing.proxy import TcpProxy
-from headwater.testing.s3 import SECRET, S3Server
+from headwater.testing.s3 import BUCKET, SECRET, S3Server
 
 pytestmark = pytest.mark.server
 
@@ -38,7 +39,7 @@ def network(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[TcpProxy]
 
 @pytest.fixture
 def hosts(database: Database, network: TcpProxy, tmp_path: Path) -> Iterator[Hosts]:
-    made = Hosts(database, tmp_path, f"s3://journals/shop/{next(_numbers)}")
+    made = Hosts(database, tmp_path, f"s3://{BUCKET}/shop/{next(_numbers)}")
     yield made
     made.close()
 
@@ -78,3 +79,14 @@ def test_spark_reads_its_slices_from_the_store(database: Database, hosts: Hosts)
     assert run.available_now() == 0, run.output()[-3000:]
     assert_lake_equals_source(database, run.lake, ["public.t"])
     assert Journal(hosts.definition["journal"]).storage.size() > 0
+
+
+def test_what_a_person_has_to_mend_is_said(network: TcpProxy, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(Stop, match="could not be listed") as missing:
+        Journal("s3://no-such-bucket/shop").consumer_positions()
+    assert "Create the bucket" in str(missing.value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-one")
+    with pytest.raises(Stop, match="could not be read") as refused:
+        Journal(f"s3://{BUCKET}/closed").about()
+    assert "AWS_ACCESS_KEY_ID" in str(refused.value)
+    assert "a-wrong-one" not in str(refused.value)

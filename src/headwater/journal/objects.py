@@ -228,7 +228,7 @@ class ObjectStorage(RemoteStorage):
     def _error(self, what: str, error: Exception) -> HeadwaterError:
         """An error of the store: refused for good, or away for a while."""
         cause = str(error).split("\n\nDebug source", maxsplit=1)[0][:500]
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) or "<Code>NoSuchBucket</Code>" in cause:
             return Stop(f"the journal in {self.place}: {what}", "Create the bucket, or correct `journal:`", cause=cause)
         if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
             return Stop(

@@ -74,7 +74,7 @@ class PipelineOptions:
     sinks: list[Any] = option(help="where changes go: a list, each with `type` and its options")
     state: str = option(".headwater/{name}", help="folder for the journal and Spark's checkpoints")
     journal: str = option(
-        "", help="where the journal lies when tail and Spark run on different machines: s3://bucket/prefix"
+        "", help="where the journal lies when not in `state`: s3://bucket/prefix, kafka://broker:port/topic"
     )
     journal_max_bytes: int = option(
         20 << 30, help="cap of the journal; at the cap reading pauses and the server keeps the rest"
@@ -83,9 +83,11 @@ class PipelineOptions:
         0.0, help="how long the journal keeps what every sink holds, for headwater replay; the cap goes before"
     )
     journal_seal_ms: int = option(
-        500, help="s3: what was read is stored in an object at least this often, so that readers see it"
+        500, help="s3, kafka: what was read is stored at least this often, so that readers see it"
     )
-    journal_seal_bytes: int = option(8 << 20, help="s3: size of one object; the tail keeps two of them in memory")
+    journal_seal_bytes: int = option(
+        8 << 20, help="s3, kafka: what is stored at once; the tail keeps twice this in memory"
+    )
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
     )

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def main() -> int:
         _run(source, journal, orders, alive)
     except HeadwaterError as error:
         # For our owner; what stands in the journal is for everybody, and not ours while another tail writes there.
-        sys.stdout.write(str(error))
+        with suppress(BrokenPipeError):
+            print(error, flush=True)  # noqa: T201
         if not isinstance(error, JournalBusy):
             report_end(journal, error)
         return error.exit_status

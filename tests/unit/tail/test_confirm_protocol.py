@@ -17,6 +17,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,13 +27,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from obstore.store import MemoryStore
 
 from headwater import failpoints
-from headwater.errors import Retry
+from headwater.errors import HeadwaterError, Retry
 from headwater.event import Chunk, Position, TableRun, TableSchema
-from headwater.journal import Journal, JournalReader, Limits, file_writer, files
+from headwater.journal import Journal, JournalReader, Limits, file_writer, files, object_writer, objects, sealing
 from headwater.journal.file_writer import FileWriter
 from headwater.journal.folder import FolderStorage
+from headwater.journal.objects import ObjectStorage
 from headwater.sources.base import Confirm, Log
 from headwater.sources.postgres.agreement import beginning, skips
 from headwater.sources.postgres.options import PostgresOptions
@@ -155,6 +159,7 @@ class Protocol(RuleBasedStateMachine):
     """See above."""
 
     confirms: ClassVar[Confirm] = Confirm.DURABLE
+    limits = Limits(1 << 30)
 
     @initialize()
     def begin(self) -> None:
@@ -173,7 +178,7 @@ class Protocol(RuleBasedStateMachine):
         # What the tail says of itself decides nothing.
         self._replace(Journal, "set_status", lambda _journal, _status: None)
         self.database = Database()
-        self.journal = Journal(self.folder / "journal")
+        self.journal = self._journal()
         self.journal.create("postgres", "it", {})
         self.held = {name: at_lsn(100) for name in SINKS}
         self.got: dict[str, list[tuple[int, int]]] = {name: [] for name in SINKS}
@@ -181,12 +186,18 @@ class Protocol(RuleBasedStateMachine):
         self.tail: Tail | None = None
         self.turns = 0
 
+    def _journal(self) -> Journal:
+        return Journal(self.folder / "journal")
+
     def _replace(self, where: Any, name: str, value: Any) -> None:
         self.undo.append((where, name, getattr(where, name)))
         setattr(where, name, value)
 
     def _sync(self, descriptor: int) -> None:
         self.on_disk[os.readlink(f"/proc/self/fd/{descriptor}")] = os.fstat(descriptor).st_size
+
+    def _sync_now(self, syncs: bool) -> None:
+        FileWriter.sync_seconds = 0.0 if syncs else 3600.0
 
     # -- the world -------------------------------------------------------------------------------------------
 
@@ -207,7 +218,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(turns=st.integers(3, 20), syncs=st.booleans())
     def read(self, turns: int, syncs: bool) -> None:
         """The tail starts if it does not run, and goes some turns; every run of these is a new connection."""
-        FileWriter.sync_seconds = 0.0 if syncs else 3600.0
+        self._sync_now(syncs)
         self._guarded(lambda: self._read(turns))
 
     @rule(sink=st.sampled_from(SINKS), blocks=st.integers(1, 3), told=st.sampled_from([True, True, False]))
@@ -243,7 +254,8 @@ class Protocol(RuleBasedStateMachine):
     def driver_dies(self) -> None:
         """And the tail with it, after its turn."""
         if self.tail is not None:
-            self.tail.close()
+            with suppress(Retry):
+                self.tail.close()
         self._gone()
 
     @rule(torn=st.integers(0, 300))
@@ -252,6 +264,9 @@ class Protocol(RuleBasedStateMachine):
         if self.tail is not None:
             self._drop(self.tail)
         self._gone()
+        self._tear(torn)
+
+    def _tear(self, torn: int) -> None:
         for path in self.journal.storage.segments.glob("*"):
             size = min(path.stat().st_size, self.on_disk.get(str(path), 0) + torn)
             os.truncate(path, size)
@@ -287,7 +302,7 @@ class Protocol(RuleBasedStateMachine):
         try:
             self.driver_dies()
             # Once to read everything, once to hear of what was delivered.
-            FileWriter.sync_seconds = 0.0
+            self._sync_now(True)
             for turns in (9 + 3 * len(self.database.changes()), 6):
                 self._read(turns)
                 for name in SINKS:
@@ -320,7 +335,7 @@ class Protocol(RuleBasedStateMachine):
         begin = source.prepare(durable, index.reach(durable))
         for name in SINKS:
             self.journal.set_consumer(name, self.held[name])
-        self.tail = Tail(source, self.journal, begin, Limits(1 << 30), self._alive)  # type: ignore[arg-type]
+        self.tail = Tail(source, self.journal, begin, self.limits, self._alive)  # type: ignore[arg-type]
 
     def _alive(self) -> bool:
         self.turns -= 1
@@ -345,12 +360,81 @@ class Protocol(RuleBasedStateMachine):
         self.index.clear()
 
 
+class Unreliable(ObjectStorage):
+    """A store that loses a request, or its answer, when told so."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(), "memory")
+        self.lose: str | None = None
+
+    def create(self, number: int, data: bytes) -> None:
+        lost, self.lose = self.lose, None
+        if lost == "request":
+            raise Retry("the store is away")
+        super().create(number, data)
+        if lost == "answer":
+            raise Retry("the store does not answer")
+
+
+class AtOnce:
+    """An executor without threads: chance is Hypothesis's alone."""
+
+    def __init__(self, *_arguments: Any) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*arguments))
+        except HeadwaterError as error:
+            done.set_exception(error)
+        return done
+
+    def shutdown(self) -> None:
+        pass
+
+
+class ProtocolInObjects(Protocol):
+    """The same with the journal in an object store, which takes a segment or does not, and may lose the answer."""
+
+    def _journal(self) -> Journal:
+        self._replace(sealing, "ThreadPoolExecutor", AtOnce)
+        self._replace(object_writer, "ThreadPoolExecutor", AtOnce)
+        self._replace(objects, "POLL_SECONDS", 0.0)
+        self._replace(objects, "LIST_SECONDS", 0.0)
+        self._replace(ObjectStorage, "pace", 0.0)
+        self.store = Unreliable()
+        return Journal(self.store)
+
+    def _sync_now(self, syncs: bool) -> None:
+        self.limits = Limits(1 << 30, seal_seconds=0.0 if syncs else 3600.0, seal_bytes=700)
+        if self.tail is not None:
+            self.tail.writer.limits = self.limits
+
+    @rule(what=st.sampled_from(["request", "answer"]))
+    def the_store_fails(self, what: str) -> None:
+        if self.tail is not None:
+            self.store.lose = what
+
+    def _drop(self, tail: Tail) -> None:
+        """Nothing holds the journal but what it says."""
+
+    def _tear(self, torn: int) -> None:
+        """The store has what it has."""
+
+    def _gone(self) -> None:
+        super()._gone()
+        # Whoever opens it tries until the store is there.
+        self.store.lose = None
+
+
 @pytest.mark.parametrize("confirms", [Confirm.DURABLE, Confirm.IDLE, Confirm.JOURNALED])
-def test_no_interleaving_loses_anything(confirms: Confirm):
-    machine = type(f"Protocol_{confirms}", (Protocol,), {"confirms": confirms})
+@pytest.mark.parametrize(("protocol", "share"), [(Protocol, 1.0), (ProtocolInObjects, 0.3)])
+def test_no_interleaving_loses_anything(protocol: type[Protocol], share: float, confirms: Confirm):
+    machine = type(f"{protocol.__name__}_{confirms}", (protocol,), {"confirms": confirms})
     case = machine.TestCase
     case.settings = settings(
-        max_examples=INTERLEAVINGS // 3 + 1,
+        max_examples=int(share * INTERLEAVINGS) // 3 + 1,
         stateful_step_count=14,
         deadline=None,
         suppress_health_check=list(HealthCheck),

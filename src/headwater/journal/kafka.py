@@ -220,7 +220,9 @@ class KafkaStorage(RemoteStorage):
         """Delete what lies before an offset."""
         with self.errors("what nobody needs could not be deleted"):
             place = TopicPartition(self.topic, 0, offset)
-            AdminClient(self.settings()).delete_records([place], request_timeout=TIMEOUT)[place].result()
+            # Held on to while it works: its thread ends with it.
+            admin = AdminClient(self.settings())
+            admin.delete_records([place], request_timeout=TIMEOUT)[place].result(TIMEOUT)
 
     def damaged(self, offset: int, why: str) -> Damaged:
         """The error for a record that is not what was written."""

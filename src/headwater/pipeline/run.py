@@ -131,7 +131,10 @@ class Run:
         source.files, source.scratch = self.journal.source, definition.tail_folder / "source"
         index = JournalReader(self.journal)
         index.refresh()
-        begin = source.prepare(durable, index.reach(durable) if durable else None)
+        source.read_elsewhere = not self._with_tail and self.journal.storage.written_by() is not None
+        known_begin = self.journal.begin() if source.read_elsewhere and durable is None else None
+        # A tail that reads already, before any sink holds anything, has begun where it was told to.
+        begin = known_begin or source.prepare(durable, index.reach(durable) if durable else None)
         # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.
         begin = max(begin, index.start)
         self.journal.set_begin(begin)

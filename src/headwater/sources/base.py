@@ -199,6 +199,8 @@ class Source(ABC):
     files: SourceFiles | None = None
     # A folder on this machine for what may be lost; None: there is none.
     scratch: Path | None = None
+    # A tail of ours reads the log at this moment, on another machine: `prepare` leaves to it what one reader may do.
+    read_elsewhere: bool = False
 
     @abstractmethod
     def __init__(self, options: Any) -> None:

@@ -141,7 +141,7 @@ class Postgres(Source):
             # The publication comes first: a slot made before it fails on every change in between.
             ensure_publication(connection, self.options, self._candidates(connection))
             slot = self._released_slot(connection)
-            if slot is not None and self.options.slot_failover:
+            if slot is not None and self.options.slot_failover and not self.read_elsewhere:
                 ensure_failover(self.options)
             if durable is not None:
                 held = max(durable, journaled or durable)
@@ -353,7 +353,7 @@ class Postgres(Source):
         began, spoke = time.monotonic(), last_reply(connection, self.options.slot)
         while (slot := find_slot(connection, self.options.slot)) is not None:
             refuse_unusable(slot, connection.info.dbname)
-            if slot.active_pid is None:
+            if slot.active_pid is None or self.read_elsewhere:
                 break
             alive = last_reply(connection, self.options.slot) != spoke
             patience = SLOT_RELEASE_SECONDS + (0.0 if alive else sender_timeout(connection))
@@ -374,7 +374,7 @@ class Postgres(Source):
             )
         refuse_rewritten(connection, self.options, slot.confirmed, durable)
         confirmed = slot.confirmed
-        if advances(self.options, confirmed, durable):
+        if advances(self.options, confirmed, durable) and not self.read_elsewhere:
             confirmed = advance_slot(connection, slot.name, flush_lsn(durable))
         return beginning(self.options, confirmed, held)
 

@@ -222,7 +222,7 @@ class KafkaStorage(RemoteStorage):
             place = TopicPartition(self.topic, 0, offset)
             # Held on to while it works: its thread ends with it.
             admin = AdminClient(self.settings())
-            admin.delete_records([place], request_timeout=TIMEOUT)[place].result(TIMEOUT)
+            admin.delete_records([place], request_timeout=TIMEOUT)[place].result()
 
     def damaged(self, offset: int, why: str) -> Damaged:
         """The error for a record that is not what was written."""

@@ -107,7 +107,7 @@ class Reading:
 
     def table_now(self) -> TableSchema:
         """The one table, as the catalog has it."""
-        self.source.folder = self.journal.source
+        self.source.files = self.journal.source
         for table in self.source.candidates():
             if table.table == self.options.table:
                 return self.transforms.table(table)

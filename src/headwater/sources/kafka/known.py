@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from headwater.event import TableSchema
-from headwater.journal.folder import read_json, write_atomically
+from headwater.journal import SourceFiles
 
 _FILE = "tables.json"
 # Column → the first offset of a record that had it.
@@ -14,11 +13,11 @@ Since = dict[str, int]
 
 
 class KnownTables:
-    """The last table of every topic, kept in the journal's folder when there is one."""
+    """The last table of every topic, kept in the journal when there is one."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._path = folder / _FILE if folder is not None else None
-        read = (read_json(self._path) or {}) if self._path is not None else {}
+    def __init__(self, files: SourceFiles | None) -> None:
+        self._files = files
+        read = (files.read_json(_FILE) or {}) if files is not None else {}
         self._tables = {topic: TableSchema.from_json(json.dumps(told["table"])) for topic, told in read.items()}
         self._since: dict[str, dict[int, Since]] = {
             topic: {int(partition): since for partition, since in told["since"].items()} for topic, told in read.items()
@@ -38,7 +37,7 @@ class KnownTables:
 
     def save(self) -> None:
         """Write what has changed."""
-        if self._path is None:
+        if self._files is None:
             return
         whole = {
             topic: {"table": json.loads(table.to_json()), "since": self._since.get(topic, {})}
@@ -46,5 +45,5 @@ class KnownTables:
         }
         text = json.dumps(whole, ensure_ascii=False)
         if text != self._written:
-            write_atomically(self._path, text)
+            self._files.write(_FILE, text)
             self._written = text

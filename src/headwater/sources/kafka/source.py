@@ -93,7 +93,7 @@ class Kafka(Source):
         from headwater.sources.kafka.log import KafkaLog
 
         self.topics.refuse_unreachable(parse_progress(after.resume))
-        known = KnownTables(self.folder)
+        known = KnownTables(self.files)
         return KafkaLog(self.topics, after, self._shapes(known), known)
 
     def listen(self, *, temporary: bool) -> Log:
@@ -148,7 +148,7 @@ class Kafka(Source):
         from headwater.sources.kafka.known import KnownTables
         from headwater.sources.kafka.shapes import Shapes
 
-        return Shapes(self.options, known or KnownTables(self.folder), self._captured)
+        return Shapes(self.options, known or KnownTables(self.files), self._captured)
 
 
 def no_snapshot() -> Usage:

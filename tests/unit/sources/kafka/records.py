@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.event import ChangeBatch, Chunk, TableSchema
+from headwater.journal import Journal
 from headwater.options import parse_options
 from headwater.sources.kafka.decode import decode
 from headwater.sources.kafka.frames import ChunkBuilder
@@ -29,7 +30,7 @@ class Topics:
         given = {"brokers": "nowhere", "topic.prefix": "srv", **options}
         self.options = parse_options(KafkaOptions, given, where="source")
         self.schemas: dict[str, TableSchema] = {}
-        self.known = KnownTables(folder)
+        self.known = KnownTables(Journal(folder).source if folder else None)
         shapes = Shapes(self.options, self.known, lambda _schema, _table: True)
         if schemas_by_id is not None:
             shapes.__dict__["registry"] = schemas_by_id

@@ -429,7 +429,7 @@ class ProtocolInObjects(Protocol):
 
 
 @pytest.mark.parametrize("confirms", [Confirm.DURABLE, Confirm.IDLE, Confirm.JOURNALED])
-@pytest.mark.parametrize(("protocol", "share"), [(Protocol, 1.0), (ProtocolInObjects, 0.3)])
+@pytest.mark.parametrize(("protocol", "share"), [(Protocol, 1.0), (ProtocolInObjects, 0.15)])
 def test_no_interleaving_loses_anything(protocol: type[Protocol], share: float, confirms: Confirm):
     machine = type(f"{protocol.__name__}_{confirms}", (protocol,), {"confirms": confirms})
     case = machine.TestCase

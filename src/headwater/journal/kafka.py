@@ -261,12 +261,12 @@ class Reading:
     def __init__(self, storage: KafkaStorage, topic: str, offset: int = 0) -> None:
         self._storage = storage
         self._topic = topic
-        self._offset = offset
+        self.offset = offset
         self._consumer: Any = None
 
     def seek(self, offset: int) -> None:
         """Go on from another place."""
-        self._offset = offset
+        self.offset = offset
         if self._consumer is not None:
             self._consumer.assign([TopicPartition(self._topic, 0, offset)])
 
@@ -274,7 +274,7 @@ class Reading:
         """(the oldest offset, the one behind the last that is committed)."""
         if self._consumer is None:
             self._consumer = Consumer(self._storage.settings(**CONSUMER))
-            self.seek(self._offset)
+            self.seek(self.offset)
         try:
             low, high = self._consumer.get_watermark_offsets(
                 TopicPartition(self._topic, 0), timeout=TIMEOUT, cached=False
@@ -289,7 +289,7 @@ class Reading:
         """What is there now, and no waiting for more. Whoever stops in between goes on there the next time."""
         _low, high = self.ends()
         deadline = time.monotonic() + TIMEOUT
-        while self._offset < high:
+        while self.offset < high:
             message = self._consumer.poll(0.5)
             if message is None:
                 if time.monotonic() > deadline:
@@ -298,11 +298,11 @@ class Reading:
             deadline = time.monotonic() + TIMEOUT
             error = message.error()
             if error is None:
-                self._offset = message.offset() + 1
+                self.offset = message.offset() + 1
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 # Behind the last record there may be a transaction's marker.
-                self._offset = message.offset()
+                self.offset = message.offset()
             else:
                 raise KafkaException(error)
 
@@ -324,15 +324,24 @@ class KafkaCursor(Cursor):
         if now - self._looked < POLL_SECONDS:
             return []
         self._looked = now
+        before = self._reading.offset
+        try:
+            with self._storage.errors("it could not be read"):
+                return self._read_on()
+        except HeadwaterError:
+            # What was read so far is read again.
+            self._reading.seek(before)
+            raise
+
+    def _read_on(self) -> list[BlockRef]:
         found: list[BlockRef] = []
-        with self._storage.errors("it could not be read"):
-            for offset, data in whole_blocks(self._reading.records()):
-                try:
-                    header_size, payload_size, crc, _payload_crc = decode_prefix(data)
-                    header = decode_header(data[PREFIX.size : PREFIX.size + header_size], payload_size, crc)
-                except Damaged as error:
-                    raise self._storage.damaged(offset, error.what) from error
-                found.append(BlockRef("", offset, len(data), header))
+        for offset, data in whole_blocks(self._reading.records()):
+            try:
+                header_size, payload_size, crc, _payload_crc = decode_prefix(data)
+                header = decode_header(data[PREFIX.size : PREFIX.size + header_size], payload_size, crc)
+            except Damaged as error:
+                raise self._storage.damaged(offset, error.what) from error
+            found.append(BlockRef("", offset, len(data), header))
         return found
 
 

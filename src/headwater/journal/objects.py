@@ -253,16 +253,28 @@ class ObjectCursor(Cursor):
         if now - self._looked < POLL_SECONDS:
             return []
         self._looked = now
+        before = self._number
+        try:
+            return self._read_on()
+        except HeadwaterError:
+            # What was read so far is read again.
+            self._number = before
+            raise
+
+    def _read_on(self) -> list[BlockRef]:
+        if self._number is None and not self._find(0):
+            return []
+        segments = self._following(1)
+        if not segments and self._find(self._number or 0):
+            # Those in between were removed, because every consumer has them.
+            segments = self._following(1)
         found: list[BlockRef] = []
         ahead = 1
-        while self._number is not None or self._find(0):
-            segments = self._following(ahead)
-            for segment in segments:
-                found += segment.blocks
-                self._number = segment.number
-            if len(segments) < ahead and not (not found and self._find(self._number or 0)):
-                break
-            ahead = AHEAD if segments else 1
+        while segments:
+            found += (block for segment in segments for block in segment.blocks)
+            self._number = segments[-1].number
+            segments = self._following(AHEAD) if len(segments) == ahead else []
+            ahead = AHEAD
         return found
 
     def _following(self, count: int) -> list[Segment]:

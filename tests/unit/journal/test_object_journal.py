@@ -363,3 +363,22 @@ def test_credentials_do_not_travel_with_a_storage(monkeypatch: pytest.MonkeyPatc
     assert b"topsecret" not in packed
     assert pickle.loads(packed).place == "s3://bucket/some/prefix"  # noqa: S301
     assert "topsecret" not in json.dumps(journal.place)
+
+
+def test_a_reader_that_is_interrupted_while_it_catches_up_misses_nothing(
+    journal: Journal, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    three_segments(journal)
+    reader, real = JournalReader(journal), store.segment
+
+    def away_from_the_third_on(number: int) -> objects.Segment | None:
+        if number >= 3:
+            raise Retry("the store is away")
+        return real(number)
+
+    monkeypatch.setattr(store, "segment", away_from_the_third_on)
+    with pytest.raises(Retry):
+        reader.refresh()
+    monkeypatch.setattr(store, "segment", real)
+    assert reader.refresh()
+    assert [block.header.last.commit for block in reader.between(ORIGIN, reader.end)] == [100, 200, 300]

@@ -23,7 +23,7 @@ from tests.contract.targets import read_topic
 from tests.contract.test_sources import Row, decoded, opened, read, shown
 from tests.lake import assert_same_rows, lake_rows, source_rows
 
-from headwater.errors import Stop, Usage
+from headwater.errors import Retry, Stop, Usage
 from headwater.event import Position
 from headwater.options import parse_options
 from headwater.sources.kafka import Kafka
@@ -268,6 +268,33 @@ def test_a_topic_that_was_made_again_stops_it(broker: Broker) -> None:
     unnamed = Position(10, 0, json.dumps({broker.topic: ["", 9]}))
     with pytest.raises(Stop, match=r"ends at offset 4; we have read up to 9"):
         source.log(unnamed)
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_stops_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.sources.kafka.log.LOOK_SECONDS", 0.2)
+    source = broker.source()
+    refused = pytest.raises(Stop, match=f"{broker.topic} has disappeared")
+    with opened(source, source.prepare(None)) as log, refused:
+        broker.delete(broker.topic)
+        wait_until(lambda: log.read(0.2) is not None and False, 30, "nobody notices")
+
+
+@pytest.mark.slow
+def test_a_broker_that_goes_away_is_waited_for() -> None:
+    with KafkaServer() as server:
+        broker = Broker(server)
+        source = broker.source()
+        broker.write(1)
+        rows, last = changes(source, source.prepare(None))
+        with opened(source, last) as log:
+            server.stop()
+            with pytest.raises(Retry, match=server.bootstrap):
+                wait_until(lambda: log.read(0.2) is not None and False, 60, "nobody notices")
+        server.start()
+        broker.write(2)
+        again, _ = changes(source, last)
+
+    assert shown(rows + again) == [("c", 1), ("c", 2)]
 
 
 def test_partitions_and_topics_that_are_added_are_read_from_their_beginning(

@@ -41,15 +41,19 @@ class Topics(Cluster):
         return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """What the cluster calls each topic: another id is another topic, whatever its name."""
-        wanted = list(topics)
+        """What the cluster calls each topic: another id is another topic, whatever its name. Raises Stop for one that
+        is not there."""
+        wanted, found = list(topics), {}
         if not wanted:
             return {}
-        try:
-            asked = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT)
-            return {name: str(future.result().topic_id) for name, future in asked.items()}
-        except KafkaException as error:
-            raise self.error(error, "cannot describe its topics") from error
+        for name, future in self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT).items():
+            try:
+                found[name] = str(future.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() in GONE:
+                    raise gone(name) from error
+                raise self.error(error, f"cannot describe the topic {name}") from error
+        return found
 
     def beginnings(self, topics: Mapping[str, int]) -> Offsets:
         """The first offset that each partition still has."""
@@ -84,22 +88,27 @@ class Topics(Cluster):
         chosen = self.refuse_none()
         return Progress(self.ends(chosen), self.ids(chosen))
 
-    def refuse_unreachable(self, wanted: Progress) -> None:
-        """Stop when the topics cannot be read on from `wanted`: expired, deleted, made anew."""
-        own = {topic: offsets for topic, offsets in wanted.offsets.items() if self.options.takes(topic)}
-        known = self.topics()
-        for topic in own:
-            if topic not in known:
-                raise gone(topic)
-        counts = {topic: known[topic] for topic in own}
-        ids, begins, ends = self.ids(own), self.beginnings(counts), self.ends(counts)
-        for topic, offsets in own.items():
-            if wanted.ids.get(topic) and ids[topic] != wanted.ids[topic]:
+    def refuse_others(self, wanted: Progress) -> None:
+        """Stop when a topic that we read is gone, or is another one of the same name."""
+        for topic, now in self.ids(topic for topic in wanted.offsets if self.options.takes(topic)).items():
+            if wanted.ids.get(topic) and now != wanted.ids[topic]:
                 raise Stop(
                     f"the topic {topic} was deleted and made again since we read it",
                     _ANEW,
-                    cause=f"it is {ids[topic]} now; we have read {wanted.ids[topic]}",
+                    cause=f"it is {now} now; we have read {wanted.ids[topic]}",
                 )
+
+    def refuse_unreachable(self, wanted: Progress) -> None:
+        """Stop when the topics cannot be read on from `wanted`: expired, deleted, made anew."""
+        own = {topic: offsets for topic, offsets in wanted.offsets.items() if self.options.takes(topic)}
+        self.refuse_others(Progress(own, wanted.ids))
+        known = self.topics()
+        if missing := [topic for topic in own if topic not in known]:
+            # It is there, and has no leader at the moment.
+            raise Retry(f"{self.where}: the topic {missing[0]} cannot be read now")
+        counts = {topic: known[topic] for topic in own}
+        begins, ends = self.beginnings(counts), self.ends(counts)
+        for topic, offsets in own.items():
             for partition, offset in enumerate(offsets):
                 if partition >= len(begins[topic]):
                     raise gone(f"{topic} [{partition}]")

@@ -1,7 +1,7 @@
 """Raw frames to changes: the chunk's records become one ChangeBatch per table. No I/O, no secret.
 
-JSON is looked through by `scan.py` and typed by `values.py`, column by column; Avro is read by fastavro, record by
-record, and typed the same way.
+Kernels find where values are (`scan.py` for JSON, `avro_steps.py` for Avro), `values.py` says what they are, column by
+column.
 """
 
 from __future__ import annotations
@@ -17,13 +17,26 @@ import pyarrow.compute as pc
 
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema, change_schema
-from headwater.sources.kafka import kernels
+from headwater.sources.kafka import avro_kernels, kernels
 from headwater.sources.kafka.avro import read_records
+from headwater.sources.kafka.avro_steps import Steps, Walk, compiled, walk
 from headwater.sources.kafka.frames import HEADER
 from headwater.sources.kafka.kernels import AFTER, BEFORE, SOURCE
+from headwater.sources.kafka.logical import PHYSICAL
 from headwater.sources.kafka.position import parse_progress
 from headwater.sources.kafka.scan import SOURCE_FIELDS, Scan, scan
-from headwater.sources.kafka.values import Bytes, Longs, Mask, Values, from_objects, from_tokens, json_text
+from headwater.sources.kafka.values import (
+    Bytes,
+    Longs,
+    Mask,
+    Values,
+    from_objects,
+    from_physical,
+    from_tokens,
+    json_text,
+    refusal,
+    schema_of,
+)
 
 _OPERATIONS = b"rcudt"
 
@@ -194,33 +207,43 @@ def _numbers(found: Scan, name: str) -> pa.Array:
 
 
 def _avro(data: Bytes, frames: Frames, table: TableSchema, chunk: Chunk) -> Events:
-    whole = data.tobytes()
-    bounds = zip(frames.begin.tolist(), frames.end.tolist(), strict=True)
-    records: list[dict[str, Any]] = []
-    try:
-        records.extend(read_records(table.detail["writer"], [whole[begin:end] for begin, end in bounds]))
-    except ValueError as error:
-        raise _damaged(frames, len(records), chunk, f"damaged Avro ({error})") from error
-    parts = {BEFORE: [record["before"] for record in records], AFTER: [record["after"] for record in records]}
+    writer = table.detail["writer"]
+    steps = compiled(writer, [column.name for column in table.columns])
+    found = walk(steps, data, frames.begin, frames.end)
+    if found.damaged >= 0:
+        raise _damaged(frames, found.damaged, chunk, "damaged Avro")
 
     def column(part: int, place: int, rows: Longs) -> Values:
-        own, all_rows = table.columns[place], parts[part]
-        values = [all_rows[row].get(own.name) for row in rows.tolist()]
+        own, slot = table.columns[place], steps.part(part) + 1 + place
+        kind = PHYSICAL.get(schema_of(own).type)
         if own.detail.get("token"):
+            values = _objects(found, steps, slot, rows, kind)
             return Values(pa.array([None if value is None else json_text(value) for value in values], pa.string()))
-        return from_objects(own, values, table.detail["placeholder"], table.table)
+        if kind is None:
+            return from_objects(own, _objects(found, steps, slot, rows, kind), table.detail["placeholder"], table.table)
+        try:
+            array = found.array(slot, rows, kind)
+        except pa.ArrowInvalid:
+            raise refusal(own, table.table, f"a value that is no {kind}") from None
+        return from_physical(own, array, table.detail["placeholder"], table.table)
 
-    sources = [record.get("source") or {} for record in records]
-    time = [s.get("ts_us") if s.get("ts_us") is not None else (s.get("ts_ms") or -1) * 1000 for s in sources]
-    transaction = [s.get("txId") if isinstance(s.get("txId"), int) else None for s in sources]
-    return Events(
-        np.array([ord((record.get("op") or "?")[:1]) for record in records], dtype=np.uint8),
-        np.array([row is not None for row in parts[BEFORE]], dtype=bool),
-        np.array([row is not None for row in parts[AFTER]], dtype=bool),
-        np.array(time, dtype=np.int64),
-        pa.array(transaction, pa.int64()),
-        column,
-    )
+    everything = np.arange(frames.commit.size)
+    micros, millis, transaction = (found.array(steps.source(name), everything, pa.int64()) for name in SOURCE_FIELDS)
+    time = pc.fill_null(pc.coalesce(micros, pc.multiply(millis, 1000)), -1).to_numpy(zero_copy_only=False)
+    before, after = (found.kind[steps.part(part)] == avro_kernels.PRESENT for part in (BEFORE, AFTER))
+    op = np.where(found.size[steps.op] == 1, data[found.start[steps.op]], 0).astype(np.uint8)
+    return Events(op, before, after, time, transaction, column)
+
+
+def _objects(found: Walk, steps: Steps, slot: int, rows: Longs, kind: pa.DataType | None) -> list[Any]:
+    """Values as Python's: those that have parts of their own, one by one."""
+    if kind is not None:
+        return list(found.array(slot, rows, kind).to_pylist())
+    pieces = found.pieces(slot, rows)
+    if slot not in steps.nested:
+        return pieces
+    values = read_records(steps.nested[slot], [piece for piece in pieces if piece is not None])
+    return [None if piece is None else next(values) for piece in pieces]
 
 
 def _image(table: TableSchema, part: int, has: Mask, column: Column) -> tuple[pa.StructArray, dict[str, Mask]]:

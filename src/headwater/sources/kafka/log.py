@@ -179,6 +179,7 @@ class KafkaLog(Log):
         self._looked = time.monotonic()
         try:
             chosen = self._topics.chosen()
+            self._topics.refuse_others(self._builder.progress)
             known = self._builder.progress.offsets
             grown = {topic: count for topic, count in chosen.items() if count > len(known.get(topic, ()))}
             if grown:

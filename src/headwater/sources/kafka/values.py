@@ -113,6 +113,16 @@ def from_objects(column: Column, values: Sequence[Any], placeholder: str, table:
         raise refusal(column, table, str(error)) from None
 
 
+def from_physical(column: Column, array: pa.Array, placeholder: str, table: str) -> Values:
+    """A column of scalars as Avro has them."""
+    if column.detail.get("cast") == "string":
+        return from_objects(column, array.to_pylist(), placeholder, table)
+    try:
+        return _available(schema_of(column), array, placeholder)
+    except Misfit as error:
+        raise refusal(column, table, str(error)) from None
+
+
 def refusal(column: Column, table: str, cause: str) -> Unrepresentable:
     """The error for a value that the column's lake type cannot hold."""
     error = Unrepresentable(

@@ -108,6 +108,25 @@ def test_transaction_topics_are_no_tables(name: str) -> None:
     assert all("transaction" not in batch.table.table for batch in recorded(name).batches())
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"schema": {"type": "struct", "name": "io.debezium.connector.mysql.SchemaChangeValue"}, "payload": {"ddl": ""}},
+        {"schema": {"type": "struct", "name": "io.debezium.connector.common.Heartbeat"}, "payload": {"ts_ms": 1}},
+        {"source": {}, "ts_ms": 1, "databaseName": "shop", "ddl": "create table t (id int)", "tableChanges": []},
+        {"ts_ms": 1},
+        {"status": "END", "id": "1:2", "event_count": 1, "data_collections": [], "ts_ms": 1},
+        {"op": "m", "ts_ms": 1, "source": {}, "message": {"prefix": "p", "content": ""}},
+    ],
+)
+def test_what_debezium_writes_beside_its_tables_is_passed_over(value: Any) -> None:
+    topics = Topics()
+    topics.put([("srv.beside", None, json.dumps(value, separators=(",", ":")).encode())])
+    (chunk,) = topics.chunks()
+
+    assert chunk.tables == ()
+
+
 def test_flattened_events_are_refused_by_name() -> None:
     with pytest.raises(Stop, match=r"srv\.public\.item \[0\] offset 0") as refused:
         recorded("flatten.defaults")

@@ -135,6 +135,10 @@ class KafkaOrigin(PostgresOrigin):
         topic = f"{self.prefix}.public.items"
         admin = AdminClient({"bootstrap.servers": self.broker})
         admin.create_topics([NewTopic(topic, 1)])[topic].result()
+        self.server.execute("create publication pub for all tables", database=self.database)
+        database = super().source()
+        database.prepare(None)
+        database.close()
         properties = {"topic.prefix": self.prefix, "slot.name": self.database, "publication.name": "pub"}
         self.events = Headwater(self.server.url(self.database), properties)
         self.events.start()

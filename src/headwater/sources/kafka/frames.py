@@ -20,7 +20,8 @@ from headwater.event import Chunk, Position, TableRun, TableSchema
 from headwater.sources.kafka import kernels
 from headwater.sources.kafka.inference import Inference
 from headwater.sources.kafka.position import Progress, at
-from headwater.sources.kafka.shapes import Foreign, Shape, Shapes
+from headwater.sources.kafka.relation import Foreign
+from headwater.sources.kafka.shapes import Shape, Shapes
 from headwater.sources.kafka.versions import Versions
 
 LOG = logging.getLogger(__name__)

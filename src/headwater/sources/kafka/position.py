@@ -7,7 +7,7 @@ on, so whatever order records of several partitions arrive in, it grows, and it 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headwater.errors import Stop
@@ -30,13 +30,6 @@ class Progress:
         """What `parse_progress` reads back: {topic: [id, offset of partition 0, …]}."""
         whole = {topic: [self.ids.get(topic, ""), *self.offsets[topic]] for topic in sorted(self.offsets)}
         return json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-
-    def copy(self) -> Progress:
-        return Progress({topic: list(offsets) for topic, offsets in self.offsets.items()}, dict(self.ids))
-
-    def only(self, topics: Mapping[str, object]) -> Progress:
-        """What it says of these topics."""
-        return Progress({t: offsets for t, offsets in self.offsets.items() if t in topics}, self.ids)
 
     def without(self, topics: Mapping[str, object]) -> Progress:
         """What it says of all others: topics that were read once and are not any more."""
@@ -63,8 +56,3 @@ def parse_progress(text: str) -> Progress:
 def at(progress: Progress) -> Position:
     """The position between records at a progress."""
     return Position(progress.coordinate, 0, progress.text())
-
-
-def places(offsets: Mapping[str, Sequence[int]]) -> int:
-    """How many partitions there are."""
-    return sum(map(len, offsets.values()))

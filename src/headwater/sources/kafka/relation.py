@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow as pa
 from headwater.errors import Stop, Usage
 from headwater.event import Column, TableSchema
 from headwater.formats.connect import Schema
-from headwater.sources.kafka.connect import schema_to_json
+from headwater.sources.kafka.connect import schema_from_json, schema_to_json
 from headwater.sources.kafka.logical import DECIMAL, lake_type
 from headwater.sources.kafka.options import KafkaOptions
 
@@ -129,8 +128,6 @@ def _column(name: str, schema: Schema, cast: str | None) -> Column:
 
 def declared(name: str, kind: str) -> Schema:
     """The schema of a column that the user says the type of (`source.cast`)."""
-    from headwater.sources.kafka.connect import schema_from_json
-
     if found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind):
         facts = {"scale": found[2], "connect.decimal.precision": found[1]}
         return schema_from_json({"type": "bytes", "name": DECIMAL, "parameters": facts, "optional": True})
@@ -145,9 +142,3 @@ def spelled(schema: Schema) -> str:
         facts = dict(schema.parameters)
         return f"Decimal({facts.get('connect.decimal.precision', '?')},{facts.get('scale', '?')})"
     return schema.name or (f"{schema.items.type}[]" if schema.items is not None else schema.type)
-
-
-def source_of(payload: bytes) -> Mapping[str, Any]:
-    """The `source` block of an event in JSON."""
-    found = json.loads(payload)
-    return found.get("source") or {} if isinstance(found, dict) else {}

@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headwater.event import TableSchema
 from headwater.sources.kafka.connection import Topics
-from headwater.sources.kafka.shapes import Foreign, Shapes
+from headwater.sources.kafka.relation import Foreign
+from headwater.sources.kafka.shapes import Shapes
 
 # The last records of a partition: a delete's tombstone is one of them, and rows may leave columns null.
 NEWEST = 20

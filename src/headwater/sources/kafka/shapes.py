@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from headwater.sources.kafka.avro import HEADER_BYTES, Registry, read_records
 from headwater.sources.kafka.connect import schema_from_avro, schema_from_json, without_logical_types
 from headwater.sources.kafka.inference import Inference
 from headwater.sources.kafka.options import KafkaOptions
-from headwater.sources.kafka.relation import Foreign, described, foreign, is_event, row_of, table_name
+from headwater.sources.kafka.relation import described, foreign, is_event, row_of, table_name
 
 _SCHEMA, _PAYLOAD = b'{"schema":', ',"payload":'
 
@@ -132,9 +133,8 @@ class Shapes:
             avro = self.registry.schema(own.avro)
             writer = without_logical_types(avro)
             (event,) = read_records(writer, [payload])
-            return self._with_schema(
-                topic, schema_from_avro(avro), event, key, {"form": "avro", "writer": writer}
-            ), None
+            form = {"form": "avro", "writer": writer}
+            return self._with_schema(topic, schema_from_avro(avro), event, key, form), None
         event = json.loads(payload)
         if not isinstance(event, dict):
             raise foreign([])
@@ -157,7 +157,8 @@ class Shapes:
         return described(topic, name, row, key, form, self._options) if self._captured(*name) else None
 
     def _key(self, topic: str, own: Written, key: bytes | None) -> tuple[str, ...]:
-        """The names of the key's fields; of a record without a key (a TRUNCATE), those that the topic had."""
+        """The names of the key's fields, if it has any; of a record without a key (a TRUNCATE), those that the topic
+        had."""
         if key is None:
             known = self._known(topic)
             return known.key if known is not None else ()
@@ -166,9 +167,8 @@ class Shapes:
         elif own.schema is not None:
             schema = schema_from_json(own.schema)
         else:
-            fields = json.loads(key)
-            return tuple(fields) if isinstance(fields, dict) else ()
+            with suppress(ValueError):
+                fields = json.loads(key)
+                return tuple(fields) if isinstance(fields, dict) else ()
+            return ()
         return tuple(part.name for part in schema.fields)
-
-
-__all__ = ["Foreign", "Shape", "Shapes", "Written", "written"]

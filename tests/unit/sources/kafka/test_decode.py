@@ -491,6 +491,21 @@ def test_the_key_is_known_though_the_first_record_had_none() -> None:
     assert [batch.table.key for batch in topics.batches()] == [("id",)]
 
 
+@pytest.mark.parametrize("key", [b"Struct{id=1}", b"17", b'"text"'])
+def test_a_key_without_fields_is_none(key: bytes) -> None:
+    topics = Topics()
+    topics.put([(TOPIC, key, event(after={"id": 1}))])
+
+    assert [batch.table.key for batch in topics.batches()] == [()]
+
+
+def test_a_payload_beside_no_schema_is_a_payload() -> None:
+    topics = Topics()
+    topics.put([(TOPIC, None, b'{"schema":null,"payload":' + event(after={"id": 1}) + b"}")])
+
+    assert [row["after"] for row in topics.rows()] == [{"id": 1}]
+
+
 def test_changes_can_be_decoded_one_by_one_and_as_text() -> None:
     topics = Topics()
     topics.put(with_schema({"id": INT, "v": {"type": "int16"}}, {"id": 1, "v": 1}, {"id": 2, "v": 70000}))

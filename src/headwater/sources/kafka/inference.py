@@ -39,8 +39,10 @@ class Inference:
         self, topic: str, name: tuple[str, str], key: Sequence[str], options: KafkaOptions, known: TableSchema | None
     ) -> None:
         self._options = options
-        columns = known.columns if known is not None else ()
-        self.table = made_table(topic, name, columns, key, {"form": "plain"}, options)
+        self._name = ".".join(filter(None, name))
+        # What the user says of a column holds also when it was known before.
+        columns = [self._told(column.name) or column for column in (known.columns if known is not None else ())]
+        self.table = made_table(topic, name, tuple(columns), key, {"form": "plain"}, options)
         self._key = tuple(key)
 
     def widen(self, data: Bytes, begins: Longs, finishes: Longs) -> Bytes:
@@ -68,11 +70,17 @@ class Inference:
         key = self._key if {column.name for column in columns}.issuperset(self._key) else ()
         self.table = replace(self.table, columns=columns, key=key, identity=key)
 
+    def _told(self, name: str) -> Column | None:
+        cast = self._options.cast.get(f"{self._name}.{name}")
+        if cast is None:
+            return None
+        schema = declared(f"{self._name}.{name}", cast)
+        detail = {"connect": schema_to_json(schema), **({"cast": cast} if cast == "string" else {})}
+        return Column(name, spelled(schema), lake_type(schema), detail=detail)
+
     def _column(self, name: str, kinds: set[int]) -> Column:
-        cast = self._options.cast.get(f"{self.table.table}.{name}")
-        if cast is not None:
-            schema = declared(f"{self.table.table}.{name}", cast)
-            return Column(name, spelled(schema), lake_type(schema), detail={"connect": schema_to_json(schema)})
+        if (told := self._told(name)) is not None:
+            return told
         if kernels.NESTED in kinds:
             text = Schema("string", optional=True)
             return Column(name, "JSON", lake_type(text), detail={"connect": schema_to_json(text), "nested": True})

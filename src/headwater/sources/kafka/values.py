@@ -27,6 +27,7 @@ from headwater.formats.text import Text
 from headwater.sources.kafka import kernels
 from headwater.sources.kafka.connect import schema_from_json
 from headwater.sources.kafka.logical import (
+    DECIMAL,
     PHYSICAL,
     VARIABLE_SCALE,
     Misfit,
@@ -162,6 +163,10 @@ def _verbatim(tokens: Tokens) -> Values:
 
 
 def _scalar(schema: Schema, tokens: Tokens, placeholder: str) -> Values:
+    if schema.name == DECIMAL and not np.isin(tokens.kind, _SCALARS["bytes"]).any():
+        # JsonConverter's decimal.format=NUMERIC.
+        kind = lake_type(schema)
+        return Values(_cast(tokens.text().to_arrow(), kind, f"a value that is no {kind}"))
     wanted = _SCALARS.get(schema.type, (kernels.INTEGER,))
     wrong = ~tokens.missing & ~np.isin(tokens.kind, wanted)
     if wrong.any():

@@ -160,6 +160,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
         ({"type": "bytes"}, "AP8=", b"\x00\xff"),
         (STRING, 'é\n\u2028"\\/😀', 'é\n\u2028"\\/😀'),
         (named("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "10"}), "kg==", Decimal("-1.10")),
+        (named("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "10"}), -12.5, Decimal("-12.50")),
         (named("bytes", DECIMAL, scale="50"), "AQ==", "0." + "0" * 49 + "1"),
         (named("struct", "io.debezium.data.VariableScaleDecimal"), {"scale": 4, "value": "AYr3"}, "10.1111"),
         (named("int32", "io.debezium.time.Date"), -1, date(1969, 12, 31)),
@@ -194,6 +195,7 @@ def test_values_are_typed_and_exact(kind: dict[str, Any], given: Any, expected: 
         ({"type": "boolean"}, "true"),
         ({"type": "bytes"}, "*not*"),
         (named("bytes", DECIMAL, scale="0", **{"connect.decimal.precision": "2"}), "AIA="),
+        (named("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "10"}), 1.125),
         (named("int64", "io.debezium.time.NanoTimestamp"), 1),
         (named("string", "io.debezium.time.ZonedTimestamp"), "2016-11-04T13:51:30.1234567Z"),
         (named("int64", "io.debezium.time.Timestamp"), 2**60),
@@ -297,6 +299,9 @@ def test_types_may_be_told_where_there_is_no_schema() -> None:
         "at": datetime(1970, 1, 1, 0, 0, 1, 500000),
         "day": date(1970, 1, 2),
     }
+    told = Topics(cast={"public.orders.v": "string"})
+    told.put(plain({"id": 1, "v": 10**20}, {"id": 2, "v": "x"}, {"id": 3, "v": [1]}))
+    assert [row["after"]["v"] for row in told.rows()] == ["100000000000000000000", "x", "[1]"]
     wrong = Topics(cast={"public.orders.id": "money"})
     wrong.put(plain({"id": 1}))
     with pytest.raises(Usage, match="unknown type 'money'"):

@@ -368,6 +368,7 @@ def test_check_finds_the_tables_and_what_will_hurt(broker: Broker) -> None:
     found = {finding.subject: finding for finding in broker.source().check()}
 
     assert found["tables"].text == "1 captured"
+    assert found["retention"].text == "records are kept for 7 d at least"
     assert any("without a schema" in finding.text for finding in broker.source().check())
     (table,) = broker.source().tables()
     assert (table.table, table.key, [c.name for c in table.columns]) == ("public.items", ("id",), ["id", "name"])

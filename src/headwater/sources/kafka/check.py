@@ -14,6 +14,7 @@ from headwater.sources.base import Finding, Kept, Severity
 from headwater.sources.kafka.avro import Registry
 from headwater.sources.kafka.connection import Topics
 from headwater.sources.kafka.options import KafkaOptions
+from headwater.wording import duration_text
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 # Less than this, and a pipeline that stands still over a weekend has to load its tables anew.
@@ -73,7 +74,11 @@ def _retention(configs: Mapping[str, Mapping[str, str]]) -> list[Finding]:
         if seconds is not None and seconds < SHORT_RETENTION_HOURS * 3600:
             text = f"{topic} keeps records for {seconds / 3600:.1f} h: a pipeline down for longer must start anew"
             found.append(Finding("retention", _WARNING, text, f"set retention.ms of {topic} to 604800000"))
-    return found or [Finding("retention", _OK, f"{len(configs)} topics looked at")]
+    if found or not configs:
+        return found
+    shortest = min((s for s in map(_seconds, configs.values()) if s is not None), default=None)
+    kept = "for ever" if shortest is None else f"for {duration_text(shortest)} at least"
+    return [Finding("retention", _OK, f"records are kept {kept}")]
 
 
 def _registry(options: KafkaOptions) -> list[Finding]:

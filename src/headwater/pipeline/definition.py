@@ -86,7 +86,7 @@ class PipelineOptions:
         500, help="s3, kafka: what was read is stored at least this often, so that readers see it"
     )
     journal_seal_bytes: int = option(
-        8 << 20, help="s3, kafka: what is stored at once; the tail keeps twice this in memory"
+        8 << 20, help="s3, kafka: what is stored at once; the tail holds three times this in memory at most"
     )
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"

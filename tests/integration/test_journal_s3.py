@@ -72,11 +72,14 @@ def test_a_store_that_is_away_is_waited_for(database: Database, hosts: Hosts, ne
 def test_spark_reads_its_slices_from_the_store(database: Database, hosts: Hosts):
     database.execute("create table t (id int primary key, body text)")
     fill(database, 1, 100)
-    run = hosts.host("one", spark=True)
-    assert run.available_now() == 0, run.output()[-3000:]
+    tail, run = hosts.host("reader"), hosts.host("writer", spark=True)
+    tail.start("--tail-only")
+    run.start("--no-tail", "--available-now")
+    assert run.wait() == 0, run.output()[-3000:]
     fill(database, 101, 3000)
     database.execute("update t set body = null where id < 50; delete from t where id > 2900")
-    assert run.available_now() == 0, run.output()[-3000:]
+    run.start("--no-tail", "--available-now")
+    assert run.wait() == 0, run.output()[-3000:]
     assert_lake_equals_source(database, run.lake, ["public.t"])
     assert Journal(hosts.definition["journal"]).storage.size() > 0
 

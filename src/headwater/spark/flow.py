@@ -29,6 +29,8 @@ from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_
 MAX_BACKOFF_SECONDS = 30.0
 # A batch that Spark cannot run this often in a row will not run by itself.
 MAX_SPARK_FAILURES = 3
+# Spark gives a new planner ten seconds to answer, which a busy machine may need for several minutes.
+LATE_PLANNER, MAX_LATE_PLANNERS = "Python worker failed to connect back", 20
 
 # What Spark says of a query that has no planner yet, and how long that is worth waiting for.
 INITIALIZING = "Initializing "
@@ -82,6 +84,7 @@ class SinkFlow:
         self._busy = threading.Lock()
         self._stopping = False
         self._target: int | None = None
+        # Since the last batch that went well.
         self._starts = 0
 
     def start(self, after: Position, target: int | None) -> None:
@@ -129,12 +132,13 @@ class SinkFlow:
         failed: Any = self._query.exception() if self._query is not None else None
         if failed is None or self._stopping:
             return None
-        if self._starts < MAX_SPARK_FAILURES:
-            # Spark gives a new planner ten seconds to answer, and several sinks may start at once on a busy machine.
-            self._worry(f"the Spark query ended; starting it again: {str(failed)[:500]}")
+        # Spark puts a report on its query below the reason.
+        reason = str(failed).partition("\n=== ")[0]
+        if self._starts < (MAX_LATE_PLANNERS if LATE_PLANNER in reason else MAX_SPARK_FAILURES):
+            self._worry(f"the Spark query ended; starting it again: {reason[:500]}")
             self.start(self.position, self._target)
             return None
-        return HeadwaterError(f"the Spark query of sink {self.name!r} failed", cause=str(failed)[:2000])
+        return HeadwaterError(f"the Spark query of sink {self.name!r} failed", cause=reason[:2000])
 
     def stop(self) -> None:
         """After the batch that is under way: stopping Spark in the middle of one leaves a mess."""
@@ -258,6 +262,6 @@ class SinkFlow:
         if not self.sink.takes_log():
             self.sink.advance(durable)
         failpoint("sink.after_advance")
-        self.position, self.trouble = upto, ""
+        self.position, self.trouble, self._starts = upto, "", 0
         self.journal.set_consumer(self.name, durable)
         failpoint("consumer.after_set")

@@ -41,6 +41,11 @@ _SESSION = (
     " session net_write_timeout = 3600, session net_read_timeout = 3600"
 )
 
+# Statements of ours are short; a server that says nothing for so long is gone.
+READ_SECONDS = 300.0
+# The same while a connection is being made.
+HANDSHAKE_SECONDS = 30.0
+
 
 class Unreachable(Retry):
     """Nobody answers at that address, for now."""
@@ -91,10 +96,10 @@ def database_of(options: MySqlOptions) -> str:
 class Server:
     """An open session. Errors of the server come out as what to do about them."""
 
-    def __init__(self, options: MySqlOptions) -> None:
+    def __init__(self, options: MySqlOptions, patience: float = READ_SECONDS) -> None:
         self.options = options
         self.address = address(options)
-        self.connection = _open(options, self.address)
+        self.connection = _open(options, self.address, patience)
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of one statement."""
@@ -150,16 +155,16 @@ class Server:
 
 
 @contextmanager
-def connect(options: MySqlOptions) -> Iterator[Server]:
-    """An ordinary SQL session in autocommit."""
-    server = Server(options)
+def connect(options: MySqlOptions, patience: float = READ_SECONDS) -> Iterator[Server]:
+    """An ordinary SQL session in autocommit; a server that does not answer for `patience` seconds is gone."""
+    server = Server(options, patience)
     try:
         yield server
     finally:
         server.close()
 
 
-def _open(options: MySqlOptions, where: Address) -> pymysql.connections.Connection[Any]:
+def _open(options: MySqlOptions, where: Address, patience: float) -> pymysql.connections.Connection[Any]:
     settings: dict[str, Any] = {
         "host": where.host,
         "port": where.port,
@@ -171,11 +176,12 @@ def _open(options: MySqlOptions, where: Address) -> pymysql.connections.Connecti
         "local_infile": False,
         "connect_timeout": 10,
         "program_name": "headwater",
-        # Statements of ours are short; a server that says nothing for so long is gone.
-        "read_timeout": 300,
+        "read_timeout": min(patience, HANDSHAKE_SECONDS),
     }
     try:
         connection = _with_tls(options, settings)
+        lent: Any = connection
+        lent._read_timeout = patience
         with connection.cursor() as cursor:
             cursor.execute(_SESSION)
     except pymysql.Error as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,18 @@ Find = Callable[[str, str], TableSchema | None]
 Define = Callable[[binlog.Query, int, str], SchemaChange | None]
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What there was when the open transaction began: a chunk ends there rather than inside."""
+
+    address: int = 0
+    # Of the commit before.
+    time: int = 0
+    # Changes of the chunk, by table.
+    ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+
 class ChunkBuilder:
     """Takes events, gives chunks. `describe` names a table map's schema, `find` a table's by name as it is now;
     None = not captured. `define` is told of definitions."""
@@ -77,6 +90,7 @@ class ChunkBuilder:
         # The open transaction's begin frame, and where it lies; a transaction without changes is cut off again.
         self._begin = b""
         self._begin_at = (0, 0)
+        self._before = _Before()
         self._commit = 0
         self._commit_time = 0
         self._resume = at(progress).resume
@@ -141,7 +155,7 @@ class ChunkBuilder:
     def take(self) -> Chunk | None:
         """Everything gathered so far as one chunk; None when there is nothing."""
         if not self._ready and (self._state[1] or self.pending):
-            self._cut()
+            self._hand_on()
         return self._ready.pop(0) if self._ready else None
 
     def tick(self) -> Chunk:
@@ -187,6 +201,8 @@ class ChunkBuilder:
 
     def _make_room(self, wanted: int) -> None:
         if self._state[1]:
+            self._hand_on()
+        if self._state[1] and self._state[0] + wanted + 64 > self._out.size:
             self._cut()
         if self._out.size < wanted + 64:
             self._out = np.empty(wanted + (64 << 10), dtype=np.uint8)
@@ -323,6 +339,7 @@ class ChunkBuilder:
             self.handed = Position(self._commit, 0, self._resume)
         time = gtid.time or header.time * 1_000_000
         self._begin = binlog.begin_frame(self._commit, time, gtid.number, address, header.server_id, str(gtid))
+        self._before = _Before(address, self._commit_time, self._tables.ids, self._tables.counts.copy())
         self._gtid, self._explicit, self._commit_time = gtid, explicit, time
         self._resume = ""
         self._begin_at = (int(self._state[0]), int(self._state[1]))
@@ -465,8 +482,10 @@ class ChunkBuilder:
         name = (found.schema, found.name)
         schema = self._describe(found)
         for known in (self._tables.find(name), self._tables.place(found.id)):
+            # Within a chunk a table has one schema and one id.
             if known is not None and self._tables.counts[known]:
-                # Within a chunk a table has one schema and one id.
+                self._hand_on()
+            if known is not None and self._tables.counts[known]:
                 self._cut()
         self._tables.put(found.id, name, body, schema)
 
@@ -496,6 +515,27 @@ class ChunkBuilder:
             raise Retry(f"the server's log breaks off inside a transaction before {self.place}")
 
     # -- chunks ------------------------------------------------------------------------------------
+
+    def _hand_on(self) -> None:
+        """Close the chunk where a transaction ends, if one does."""
+        if not self.in_transaction or not self._begin_at[1]:
+            self._cut()
+            return
+        (size, frames), before = self._begin_at, self._before
+        rest = self._out[size : self._state[0]].copy()
+        lengths = self._lengths[frames : self._state[1]].copy()
+        counts, time, changes = self._tables.counts.copy(), self._commit_time, int(self._state[2])
+        self._tables.counts[:] = 0
+        for table, count in zip(before.ids.tolist(), before.counts.tolist(), strict=True):
+            if count and (place := self._tables.place(table)) is not None:
+                self._tables.counts[place] = count
+        counts -= self._tables.counts
+        self._state[:] = (size, frames, 0, 0)
+        self._commit_time = before.time
+        self._cut()
+        self._commit_time, self._context = time, self._opening("", 0, before.address)
+        self._out[: rest.size], self._lengths[: lengths.size], self._tables.counts[:] = rest, lengths, counts
+        self._state[:] = (rest.size, lengths.size, changes, 1)
 
     def _cut(self) -> None:
         """Close the chunk at this event."""

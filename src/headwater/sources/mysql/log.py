@@ -38,6 +38,8 @@ TICK_BYTES = 8 << 20
 TICK_SECONDS = 30.0
 # A server that has missed this many heartbeats is gone.
 HEARTBEATS_MISSED = 4
+# What is asked beside the dump is not worth waiting for.
+ANSWER_SECONDS = 2.0
 # How far behind we are is asked this often: a new connection each time, a few milliseconds.
 ASK_SECONDS = 5.0
 
@@ -130,11 +132,12 @@ class MySqlLog(Log):
         lent: Any = self._server.connection
         thread = lent.thread_id()
         lent._force_close()
-        with suppress(HeadwaterError), connect(self._options) as server:
+        with suppress(HeadwaterError), connect(self._options, ANSWER_SECONDS) as server:
             server.rows(f"kill {int(thread)}")
 
     def lag(self) -> Mapping[str, Any]:
         self._ask_server()
+        silent = time.monotonic() - self._heard
         return {
             "behind_bytes": self._behind,
             "received": self._received,
@@ -142,6 +145,7 @@ class MySqlLog(Log):
             "offset": self._builder.offset,
             "gtids": self._builder.progress.text(),
             "in_transaction": self._builder.in_transaction,
+            **({"silent_seconds": int(silent)} if silent > 2 * self._options.heartbeat_seconds else {}),
         }
 
     def _ask_server(self) -> None:
@@ -151,7 +155,7 @@ class MySqlLog(Log):
             return
         self._asked = now
         # A server that does not answer is noticed by reading.
-        with suppress(HeadwaterError), connect(self._options) as server:
+        with suppress(HeadwaterError), connect(self._options, ANSWER_SECONDS) as server:
             self._behind = unread_bytes(server, self._builder.file, self._builder.offset)
 
     # -- reading -----------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ def conninfo(options: PostgresOptions, **extra: str) -> str:
     }
     parts.update({key: value for key, value in given.items() if value})
     parts.setdefault("application_name", "headwater")
-    parts.setdefault("connect_timeout", "10")
+    # A password over TLS takes six round trips; links by satellite or through a busy bastion take seconds for one.
+    parts.setdefault("connect_timeout", "30")
     return make_conninfo(**{**parts, **extra})
 
 

@@ -70,8 +70,10 @@ class ChunkBuilder:
         self._tables: dict[int, TableSchema | None] = {RELATION: MESSAGES}
         self._counts: dict[int, int] = {}
         self._commit_time = 0
-        # Where the open transaction's frames begin; an empty one is cut off again.
+        # Where the open transaction's frames begin, and what had been counted before them: a chunk ends there rather
+        # than inside, and an empty transaction is cut off again.
         self._begin_at = 0
+        self._before: dict[int, int] = {}
         # The last chunk ended inside a transaction: its end must be handed on, even without another frame.
         self._unfinished = False
         self._ready: list[Chunk] = []
@@ -117,10 +119,12 @@ class ChunkBuilder:
     def take(self) -> Chunk | None:
         """Everything gathered so far as one chunk; None when there is nothing."""
         if not self._ready and (self._frames or self.pending):
-            if self.in_transaction:
-                self._cut_inside()
-            else:
+            if not self.in_transaction:
                 self._cut()
+            elif self._begin_at:
+                self._cut_before()
+            else:
+                self._cut_inside()
         return self._ready.pop(0) if self._ready else None
 
     def tick(self, lsn: int) -> Chunk:
@@ -141,7 +145,7 @@ class ChunkBuilder:
         if begin.commit_lsn == self.handed.commit and self.handed.ordinal:
             # We start inside this transaction, and it comes again from its first change.
             self.handed = Position(begin.commit_lsn)
-        self._begin_at = len(self._frames)
+        self._begin_at, self._before = len(self._frames), dict(self._counts)
         self._keep(frame)
         self._open = [begin.commit_lsn, 0, begin.commit_time, begin.xid, self._previous]
         self.in_transaction = True
@@ -174,10 +178,22 @@ class ChunkBuilder:
 
     def _relate(self, relation: pgoutput.Relation) -> None:
         schema = self._describe(relation)
-        if self._counts.get(relation.oid) and schema != self._tables.get(relation.oid):
+        if schema != self._tables.get(relation.oid):
             # Within a chunk a table has one schema.
-            self._cut()
+            if self._counts.get(relation.oid) and self._begin_at and self.in_transaction:
+                self._cut_before()
+            if self._counts.get(relation.oid):
+                self._cut()
         self._tables[relation.oid] = schema
+
+    def _cut_before(self) -> None:
+        """Close the chunk before the open transaction: whoever reads can have all that is finished."""
+        frames, before = self._frames[self._begin_at :], self._before
+        counts = {relation: count - before.get(relation, 0) for relation, count in self._counts.items()}
+        self._frames, self._counts, self.in_transaction = self._frames[: self._begin_at], before, False
+        self._cut()
+        self._frames, self._counts, self.in_transaction = frames, counts, True
+        self.size = sum(map(len, frames))
 
     def _cut_inside(self) -> None:
         """Close the chunk before the last change of an open transaction, but not before its first: both its ends
@@ -220,7 +236,7 @@ class ChunkBuilder:
             )
         )
         self._earlier = self._counted() if self.in_transaction else {}
-        self._frames, self._counts, self.size, self._begin_at = [], {}, 0, 0
+        self._frames, self._counts, self._before, self.size, self._begin_at = [], {}, {}, 0, 0
         self.handed = last
         self._unfinished = self.in_transaction
         self._context = list(self._open) if self.in_transaction else [0, 0, 0, 0, self._previous]

@@ -65,6 +65,25 @@ def test_where_the_bytes_are_cut_makes_no_difference(seed: int) -> None:
     assert brief(found) == WHOLE
 
 
+def test_a_chunk_ends_with_a_transaction_if_one_ended_in_it() -> None:
+    whole, packets, place = Reader(), [], 0
+    while place < len(PACKETS):
+        size = 4 + int.from_bytes(PACKETS[place : place + 3], "little")
+        packets.append(PACKETS[place : place + size])
+        place += size
+    expected = changes(whole, whole.feed(PACKETS))
+    for cut in range(1, len(packets)):
+        reader = Reader()
+        before = reader.feed(b"".join(packets[:cut]))
+        after = reader.feed(b"".join(packets[cut:]))
+
+        assert changes(reader, before) + changes(reader, after) == expected
+        counted = [sum(run.changes for run in chunk.tables) for chunk in (*before, *after)]
+        assert counted == [len(positions(chunk)) for chunk in (*before, *after)]
+        commits = {position.commit for chunk in before for position in positions(chunk)}
+        assert len(commits) < 2 or before[0].whole
+
+
 def test_only_captured_tables_are_kept() -> None:
     reader = Reader("other")
     chunks = reader.feed(PACKETS)

@@ -105,6 +105,29 @@ def test_a_transaction_cut_anywhere_gives_the_same_changes():
             assert all(chunk.first < position <= chunk.last for position in positions(chunk))
 
 
+def test_a_chunk_ends_with_a_transaction_if_one_ended_in_it():
+    feed = Feed()
+    feed.add(begin(100), relation(1), insert(1, ["1", "a"]), commit(100, 108))
+    feed.add(begin(200), insert(1, ["2", "b"]), insert(1, ["3", "c"]))
+
+    first = feed.builder.take()
+    feed.add(insert(1, ["4", "d"]), commit(200, 208))
+    (second,) = feed.take_all()
+
+    assert (first.last, first.whole, feed.rows(first)) == (
+        Position(100, 1),
+        True,
+        [("t", 100, 1, {"id": "1", "v": "a"})],
+    )
+    assert (second.first, second.last, second.whole) == (first.last, Position(200, 3), True)
+    assert [row[2:] for row in feed.rows(second)] == [
+        (1, {"id": "2", "v": "b"}),
+        (2, {"id": "3", "v": "c"}),
+        (3, {"id": "4", "v": "d"}),
+    ]
+    assert [run.changes for chunk in (first, second) for run in chunk.tables] == [1, 3]
+
+
 def test_a_transaction_s_end_stands_with_its_last_change():
     feed = Feed()
     feed.add(begin(100), relation(1), insert(1, ["1", "a"]), insert(1, ["2", "b"]))

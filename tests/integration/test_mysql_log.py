@@ -269,6 +269,14 @@ def test_a_second_reader_with_our_id_stops_and_the_first_goes_on(mysql: MySqlSer
         read_up(source, log)
         with pytest.raises(ServerIdTaken, match=str(replica_id(source.options))):
             source.log(source.prepare(None))
+        told = {
+            name: next(finding for finding in each.check() if finding.subject == "server_id").severity
+            for name, each in {
+                "same": source,
+                "other": source_of(mysql, schema, client="other", server_id=replica_id(source.options)),
+            }.items()
+        }
+        assert told == {"same": Severity.OK, "other": Severity.WARNING}
         mysql.execute(f"insert into {schema}.t values (1)")
         assert len(changes(source, log)) == 1
     # The place is free again as soon as the server has noticed.

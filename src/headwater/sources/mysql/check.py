@@ -119,10 +119,11 @@ def _server_id(server: Server, options: MySqlOptions) -> list[Finding]:
         taken = [row for row in replicas(server) if int(row["server_id"]) == own]
     except HeadwaterError as error:
         return [Finding("server_id", _ERROR, error.what, "; ".join(error.remedies))]
-    if taken:
-        text = f"{own} is in use by another replica: this pipeline already runs, or another one has the same id"
+    # A reader of ours says its client's name when it registers.
+    if any(row.get("host") != options.client[:60] for row in taken):
+        text = f"{own} is in use by another replica"
         return [Finding("server_id", _WARNING, text, "choose another: source.server_id")]
-    return [Finding("server_id", _OK, str(own))]
+    return [Finding("server_id", _OK, f"{own}, and this pipeline reads with it" if taken else str(own))]
 
 
 def _retention(server: Server) -> list[Finding]:

@@ -74,12 +74,13 @@ def test_spark_reads_its_slices_from_the_store(database: Database, hosts: Hosts)
     fill(database, 1, 100)
     tail, run = hosts.host("reader"), hosts.host("writer", spark=True)
     tail.start("--tail-only")
-    run.start("--no-tail", "--available-now")
-    assert run.wait() == 0, run.output()[-3000:]
+    run.start("--no-tail")
+    run.wait_ready()
     fill(database, 101, 3000)
     database.execute("update t set body = null where id < 50; delete from t where id > 2900")
-    run.start("--no-tail", "--available-now")
-    assert run.wait() == 0, run.output()[-3000:]
+    fill(database, 5000, 5000)
+    wait_for(run, 5000)
+    assert run.stop() == 0, run.output()[-3000:]
     assert_lake_equals_source(database, run.lake, ["public.t"])
     assert Journal(hosts.definition["journal"]).storage.size() > 0
 

@@ -66,8 +66,8 @@ test-mysql: $(VENV)/.dev ## All MySQL tests, on MariaDB 10.11, 11.4 and MySQL 8.
 	done
 
 .PHONY: test-kafka
-test-kafka: $(VENV)/.dev ## All Kafka tests, the slow ones too: broker and registry stopped, killed, secured (some minutes)
-	$(BIN)/pytest -q -m "server" $(ARGS) tests/contract
+test-kafka: $(VENV)/.dev ## All tests of Kafka and S3, the slow ones too: servers stopped, killed, secured (some minutes)
+	$(BIN)/pytest -q -m "server" $(ARGS) tests/contract tests/integration/test_journal_s3.py
 
 .PHONY: faults
 faults: $(VENV)/.dev ## Every fault scenario, then kills at random moments (SECONDS=300 SEED=1)

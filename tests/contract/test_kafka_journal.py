@@ -135,6 +135,7 @@ def test_what_everybody_has_is_deleted_and_its_room_is_there_again(journal: Jour
         late.between(Position(100, 1), late.end)
 
 
+@pytest.mark.slow
 def test_either_side_dies_and_comes_back_and_nothing_is_lost_or_doubled(
     database: Database, kafka: KafkaServer, tmp_path: Path
 ):

@@ -92,7 +92,7 @@ class PostgresStage(Stage):
             while not stopping.wait(0.05):
                 try:
                     with self.database.connect() as connection:
-                        while not stopping.wait(0.05):
+                        while not stopping.wait(0.2):
                             row = connection.execute(query, [self.database.slot]).fetchone()
                             # The sinks are asked afterwards: they may have moved on, never back.
                             held = [sink.position() for sink in sinks]

@@ -202,7 +202,7 @@ class Stage(ABC):
         end = self.end()
         wait_until(
             lambda: not self.pipeline.running() or self._settled(end),
-            120,
+            300,
             lambda: f"not everything is delivered: {self.pipeline.report()}\n{self.pipeline.output()[-3000:]}",
         )
         assert self.pipeline.running(), self.pipeline.output()[-3000:]

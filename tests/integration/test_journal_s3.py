@@ -69,6 +69,7 @@ def test_a_store_that_is_away_is_waited_for(database: Database, hosts: Hosts, ne
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_reads_its_slices_from_the_store(database: Database, hosts: Hosts):
     database.execute("create table t (id int primary key, body text)")
     fill(database, 1, 100)

@@ -131,8 +131,10 @@ class Run:
         source.files, source.scratch = self.journal.source, definition.tail_folder / "source"
         index = JournalReader(self.journal)
         index.refresh()
-        source.read_elsewhere = not self._with_tail and self.journal.storage.written_by() is not None
-        known_begin = self.journal.begin() if source.read_elsewhere and durable is None else None
+        # Once begun, the other machine's tail may be back at any moment.
+        begun = self.journal.begin() if not self._with_tail else None
+        source.read_elsewhere = begun is not None
+        known_begin = begun if durable is None and self.journal.storage.written_by() is not None else None
         # A tail that reads already, before any sink holds anything, has begun where it was told to.
         begin = known_begin or source.prepare(durable, index.reach(durable) if durable else None)
         # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.

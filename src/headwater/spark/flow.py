@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -123,7 +124,11 @@ class SinkFlow:
 
     @property
     def active(self) -> bool:
-        return self._query is not None and self._query.isActive
+        try:
+            return self._query is not None and self._query.isActive
+        except (Py4JError, OSError):
+            # The JVM is gone.
+            return False
 
     def failure(self) -> HeadwaterError | None:
         """Why the query ended, if it did not end well."""

@@ -64,6 +64,9 @@ class S3Server(Server):
             f"-s3.port={self.port}",
             f"-s3.config={self.directory / 's3.json'}",
             "-s3.iam=false",
+            # Their ports would be the same for every server.
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
             *(f"-{name}={port}" for name, port in zip(names, self._others, strict=True)),
         ]
 

@@ -14,13 +14,15 @@ def wait_until(
 ) -> T:
     """Call `condition` until it is true and return what it gave; AssertionError after `timeout` seconds.
 
-    `message` says what was awaited; give a function to describe how far it came, asked only on failure."""
+    `message` says what was awaited; give a function to describe how far it came, asked only on failure.
+    A condition that takes long is asked less often: most of the time is for what is waited for."""
     deadline = time.monotonic() + timeout
     while True:
+        asked = time.monotonic()
         value = condition()
         if value:
             return value
         if time.monotonic() >= deadline:
             said = message() if callable(message) else message
             raise AssertionError(f"not within {timeout:g} s: {said or getattr(condition, '__qualname__', condition)}")
-        time.sleep(interval)
+        time.sleep(max(interval, min(1.0, 4 * (time.monotonic() - asked))))

@@ -12,6 +12,7 @@ from tests.integration.mysql_source import SetGlobal, changes, read_up, reading,
 from headwater.errors import HeadwaterError, Retry, Stop, Usage
 from headwater.event import Position
 from headwater.sources.base import Severity
+from headwater.sources.mysql import MySql
 from headwater.sources.mysql.connection import connect, replica_id
 from headwater.sources.mysql.log import ServerIdTaken
 from headwater.sources.mysql.position import parse_progress
@@ -262,6 +263,10 @@ def test_an_account_without_privileges_is_told_what_to_grant(mysql: MySqlServer,
     assert "canary" not in str(refused.value)
 
 
+def server_id_finding(source: MySql) -> Severity:
+    return next(finding.severity for finding in source.check() if finding.subject == "server_id")
+
+
 def test_a_second_reader_with_our_id_stops_and_the_first_goes_on(mysql: MySqlServer, schema: str) -> None:
     mysql.execute(f"create table {schema}.t (id int primary key)")
     source = source_of(mysql, schema, heartbeat_seconds=0.2)
@@ -269,14 +274,8 @@ def test_a_second_reader_with_our_id_stops_and_the_first_goes_on(mysql: MySqlSer
         read_up(source, log)
         with pytest.raises(ServerIdTaken, match=str(replica_id(source.options))):
             source.log(source.prepare(None))
-        told = {
-            name: next(finding for finding in each.check() if finding.subject == "server_id").severity
-            for name, each in {
-                "same": source,
-                "other": source_of(mysql, schema, client="other", server_id=replica_id(source.options)),
-            }.items()
-        }
-        assert told == {"same": Severity.OK, "other": Severity.WARNING}
+        other = source_of(mysql, schema, client="other", server_id=replica_id(source.options))
+        assert [server_id_finding(each) for each in (source, other)] == [Severity.OK, Severity.WARNING]
         mysql.execute(f"insert into {schema}.t values (1)")
         assert len(changes(source, log)) == 1
     # The place is free again as soon as the server has noticed.

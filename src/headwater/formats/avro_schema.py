@@ -27,6 +27,7 @@ _PLAIN = {
 _CONNECT = "org.apache.kafka.connect.data."
 _LOGICAL = {f"{_CONNECT}Date": "date", f"{_CONNECT}Time": "time-millis", f"{_CONNECT}Timestamp": "timestamp-millis"}
 _DECIMAL = f"{_CONNECT}Decimal"
+_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 # What the converter writes when the precision is not known.
 _UNKNOWN_PRECISION = 64
 
@@ -43,10 +44,14 @@ def avro_schema(schema: Schema) -> Any:
 
 
 class _Mapping:
-    """One schema's way; a record is spelled out where it comes first and named where it comes again."""
+    """One schema's way; a record is spelled out where it comes first and named where it comes again.
+
+    Namespaces are left out where the record around has the same, as Avro's own library writes them: a registry may
+    compare texts when a reader asks for the version of what it read (Apicurio does)."""
 
     def __init__(self) -> None:
         self._spelled: set[str] = set()
+        self._namespace = ""
         self._unnamed = 0
 
     def of(self, schema: Schema) -> Any:
@@ -70,16 +75,19 @@ class _Mapping:
 
     def _record(self, schema: Schema) -> Any:
         name = _fitting(schema.name or self._connect_default())
-        if name in self._spelled:
-            return name
-        self._spelled.add(name)
+        around = self._namespace
         namespace, _, short = name.rpartition(".")
+        if name in self._spelled:
+            return short if namespace == around else name
+        self._spelled.add(name)
         found: dict[str, Any] = {"type": "record", "name": short}
-        if namespace:
+        if namespace != around:
             found["namespace"] = namespace
         if schema.doc is not None:
             found["doc"] = schema.doc
+        self._namespace = namespace
         found["fields"] = [self._field(part.name, part.schema) for part in schema.fields]
+        self._namespace = around
         if schema.version is not None:
             found["connect.version"] = schema.version
         if schema.parameters:
@@ -101,8 +109,12 @@ class _Mapping:
         assert schema.values is not None  # noqa: S101
         if schema.keys.type == "string" and not schema.keys.optional:
             return {"type": "map", "values": self.of(schema.values)}
+        if _MAP_ENTRY in self._spelled:
+            return {"type": "array", "items": _MAP_ENTRY}
+        self._spelled.add(_MAP_ENTRY)
         fields = [{"name": "key", "type": self.of(schema.keys)}, {"name": "value", "type": self.of(schema.values)}]
-        entry = {"type": "record", "name": "MapEntry", "namespace": "io.confluent.connect.avro", "fields": fields}
+        namespace, _, short = _MAP_ENTRY.rpartition(".")
+        entry = {"type": "record", "name": short, "namespace": namespace, "fields": fields}
         return {"type": "array", "items": entry}
 
     def _connect_default(self) -> str:

@@ -19,7 +19,12 @@ class DebeziumOptions:
     schemas_enable: bool = option(
         False,
         help="write the schema beside every key and value, as Kafka Connect does by default",
-        aliases=["converter.schemas.enable", "value.converter.schemas.enable", "key.converter.schemas.enable"],
+        aliases=[
+            "schemas.enable",
+            "converter.schemas.enable",
+            "value.converter.schemas.enable",
+            "key.converter.schemas.enable",
+        ],
     )
     decimal_handling_mode: str = option(
         "precise",

@@ -147,3 +147,15 @@ def test_events_are_read_back_as_their_json_says(options: dict[str, str]) -> Non
     assert events[3][1]["after"]["name"] is None
     assert events[4][1]["after"]["name"] == chosen.unavailable_value_placeholder
     assert {subject for subject, _ in registry.schemas} == {"srv.public.orders-key", "srv.public.orders-value"}
+
+
+def test_a_record_is_named_shortly_inside_its_own_namespace_and_in_full_outside() -> None:
+    inner = struct("shop.Value", [("id", INT64)])
+    other = struct("elsewhere.Block", [("row", inner), ("entries", Schema("map", keys=INT32, values=FLOAT64))])
+
+    found = avro_schema(struct("shop.Envelope", [("before", inner), ("after", inner), ("a", other), ("b", other)]))
+
+    before, after, a, b = (field["type"] for field in found["fields"])
+    assert (found["namespace"], before["name"], "namespace" in before, after) == ("shop", "Value", False, "Value")
+    assert (a["namespace"], a["fields"][0]["type"], b) == ("elsewhere", "shop.Value", "elsewhere.Block")
+    assert fastavro.parse_schema(found)

@@ -135,6 +135,15 @@ def row_keys(batch: ChangeBatch, key: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys(text for text in pair if text)) for pair in zip(*sides, strict=True)]
 
 
+def placed_by_key(batch: ChangeBatch, key: Sequence[str]) -> ChangeBatch:
+    """Rows of a snapshot, which all have its position, each with a place of its own behind it: made of its key, so
+    that it is the same however often and in whatever parts the table is copied."""
+    ordinals = [int(key_hash("".join(keys)), 16) >> 1 for keys in row_keys(batch, key)]
+    number = batch.records.schema.get_field_index("ordinal")
+    field = batch.records.schema.field(number)
+    return ChangeBatch(batch.table, batch.records.set_column(number, field, pa.array(ordinals, pa.int64())))
+
+
 def _key_texts(image: pa.StructArray, key: Sequence[str]) -> list[str]:
     columns = [image.field(image.type.get_field_index(name)).to_pylist() for name in key]
     there = image.is_valid().to_pylist()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headwater.dead_letters.letter import Letter, letter_of, letters_of, row_keys
+from headwater.dead_letters.letter import Letter, letter_of, letters_of, placed_by_key, row_keys
 from headwater.dead_letters.store import DeadLetters, Parked
 from headwater.errors import HeadwaterError, Rejected, Retry
 from headwater.event import ChangeBatch, Position, TableSchema
@@ -41,6 +41,12 @@ class RetryingSink(WrappedSink):
         except Rejected as error:
             raise _again(error) from error
 
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        try:
+            return self.inner.load_part(table, rows)
+        except Rejected as error:
+            raise _again(error) from error
+
     def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
         raise _again(error)
 
@@ -66,6 +72,31 @@ class DeadLetterSink(WrappedSink):
     def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
         """Keep changes aside that could not even be decoded for this sink."""
         self.letters.add(letters_of(self.name, batch, range(len(batch)), self._key(batch.table), error))
+
+    # -- snapshots -----------------------------------------------------------------------------------
+
+    def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
+        """A snapshot's rows have one position and come in any order: what is refused of them is known by its key."""
+        key = self._key(table)
+        if not key:
+            return self.inner.load_part(table, rows)
+        if not self.letters.parked(table.table):
+            try:
+                return self.inner.load_part(table, rows)
+            except Rejected:
+                # Which row it was, is asked below: few snapshots have one, and all others go the quick way.
+                pass
+        placed = Again(lambda: (placed_by_key(batch, key) for batch in rows))
+        while True:
+            try:
+                return self.inner.load_part(table, self._unparked(table, placed))
+            except Rejected as error:
+                if not error.places or not self._park(placed, error):
+                    raise
+
+    def _unparked(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> Iterable[ChangeBatch]:
+        parked = self.letters.parked(table.table).places
+        return Again(lambda: (batch.filter(pa.array([p not in parked for p in batch.places])) for batch in rows))
 
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
         self.inner.load(table, receipts, upto)

@@ -120,8 +120,8 @@ class Sink(ABC):
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         """Write one part of a table's snapshot so that no reader sees it yet; return a receipt.
 
-        Runs on an executor, several parts of one table at a time. A part whose receipt gets lost must do
-        no harm."""
+        Runs on an executor, several parts of one table at a time; `rows` may be read more than once. A part whose
+        receipt gets lost must do no harm."""
 
     @abstractmethod
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:

@@ -256,8 +256,9 @@ class Source(ABC):
         """A context manager giving a Snapshot of `tables`, cut into chunks for about `tasks` tasks."""
 
     @abstractmethod
-    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
-        """The rows of one chunk as changes with op `r` at the snapshot's position. Runs on executors."""
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot, *, events: bool = False) -> Iterator[ChangeBatch]:
+        """The rows of one chunk as changes with op `r` at the snapshot's position; for `events` as by
+        `decode_events`. Runs on executors, and may be called again."""
 
     @abstractmethod
     def log(self, after: Position) -> Log:

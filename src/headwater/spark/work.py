@@ -22,7 +22,7 @@ from headwater.errors import Drift, HeadwaterError, Rejected, Retry, Stop, Unrep
 from headwater.event import ChangeBatch, TableSchema
 from headwater.failpoints import failpoint
 from headwater.registry import source_class
-from headwater.sinks.base import Sink
+from headwater.sinks.base import Again, Sink
 from headwater.spark.collector import freeze_modules
 from headwater.spark.rows import fit
 from headwater.spark.slices import Slice, read_slice
@@ -172,12 +172,13 @@ def load_parts(source: Any, sink: Sink, chunks: list[Any], snapshot: Any) -> Cal
 
         def counted() -> Iterator[ChangeBatch]:
             nonlocal copied
-            for rows in source.copy(chunk, snapshot):
+            copied = 0
+            for rows in source.copy(chunk, snapshot, events=sink.writes_events):
                 copied += len(rows)
                 yield rows
 
         try:
-            receipt = sink.load_part(chunk.table, counted())
+            receipt = sink.load_part(chunk.table, Again(counted))
             failpoint("snapshot.after_part")
         except HeadwaterError as error:
             yield {"table": chunk.table.table, "error": error_to_json(error)}

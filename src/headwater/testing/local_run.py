@@ -56,7 +56,7 @@ class LocalRun(Run):
                 receipts = []
                 for chunk in snapshot.chunks:
                     if chunk.table.table == table.table:
-                        copied = list(source.copy(chunk, snapshot))
+                        copied = list(source.copy(chunk, snapshot, events=sink.writes_events))
                         rows += sum(len(batch) for batch in copied)
                         receipts.append(sink.load_part(table, copied))
                 failpoint("snapshot.before_load")

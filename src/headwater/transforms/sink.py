@@ -90,8 +90,10 @@ class TransformedSink(WrappedSink):
             yield self.chain.apply_all(batches)
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
-        left = (self.chain.apply(batch) for batch in rows)
-        return self.inner.load_part(self._table(table), (batch for batch in left if len(batch)))
+        def left() -> Iterator[ChangeBatch]:
+            return filter(len, map(self.chain.apply, rows))
+
+        return self.inner.load_part(self._table(table), Again(left))
 
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
         self.inner.load(self._table(table), receipts, upto)

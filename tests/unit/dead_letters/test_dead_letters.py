@@ -66,10 +66,11 @@ class Picky(Sink):
         return [self.write(batches[0].table, batches, upto)]
 
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
-        raise NotImplementedError
+        self.write(table, list(rows), Position(11, 0))
+        return "part"
 
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:
-        raise NotImplementedError
+        self.at = upto
 
     def advance(self, upto: Position) -> None:
         self.at = upto
@@ -149,6 +150,47 @@ def test_a_row_that_moves_takes_its_new_key_along(tmp_path: Path) -> None:
         ('{"id": "1"}', '{"id": "9"}'),
         ('{"id": "9"}',),
     ]
+
+
+def snapshot(*rows: dict[str, Any]) -> list[ChangeBatch]:
+    """Rows as they are copied: all at one place."""
+    made = Changes(commit=10)
+    for each in rows:
+        made.read(**each)
+        made.rows[-1]["ordinal"] = 0
+    return [made.batch(n, n + 2) for n in range(0, len(rows), 2)]
+
+
+def test_what_is_refused_of_a_snapshot_waits_and_so_do_the_later_changes_of_its_row(tmp_path: Path) -> None:
+    inner = Picky(names_it=True)
+    sink = DeadLetterSink(inner, tmp_path)
+    rows = [row(1), row(2, qty=POISON), row(3), row(4, qty=POISON), row(5)]
+
+    assert sink.load_part(ORDERS, snapshot(*rows)) == "part"
+    sink.load(ORDERS, ["part"], Position(10, 0))
+    later = Changes(commit=20).update(**row(2, qty=7)).update(**row(1, qty=8))
+    sink.write(ORDERS, [later.batch()], later.upto)
+
+    assert inner.got == [("r", 1, 1), ("r", 3, 1), ("r", 5, 1), ("u", 1, 8)]
+    letters = list(sink.letters.letters())
+    assert sorted(letter.keys for letter in letters) == [('{"id": "2"}',), ('{"id": "2"}',), ('{"id": "4"}',)]
+    assert len({letter.id for letter in letters}) == 3
+    assert [letter.follows is not None for letter in letters] == [False, False, True]
+
+
+def test_a_snapshot_that_comes_again_finds_its_letters_and_a_newer_one_makes_them_void(tmp_path: Path) -> None:
+    inner = Picky(names_it=True)
+    sink = DeadLetterSink(inner, tmp_path)
+    rows = [row(1), row(2, qty=POISON), row(3)]
+    sink.load_part(ORDERS, snapshot(*rows))
+    inner.at, inner.got = None, []
+
+    sink.load_part(ORDERS, snapshot(*reversed(rows)))
+
+    assert inner.got == [("r", 3, 1), ("r", 1, 1)]
+    assert sink.letters.count() == 1
+    sink.load(ORDERS, ["part"], Position(50, 0))
+    assert [letter.void for letter in sink.letters.letters()] == [True]
 
 
 def test_a_truncate_makes_what_waited_before_it_void(tmp_path: Path) -> None:

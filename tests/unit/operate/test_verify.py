@@ -43,7 +43,7 @@ class Rows:
         starts = range(0, max(1, len(self.rows)), 3)
         yield Snapshot(POSITION, 0, [CopyChunk(TABLE, {"at": at}, self.chunk_bytes) for at in starts])
 
-    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot, *, events: bool = False) -> Iterator[ChangeBatch]:
         rows = self.rows[chunk.where["at"] : chunk.where["at"] + 3]
         changes = [
             {"op": "r", "commit": 100, "ordinal": 0, "after": dict(zip(("id", "note"), row, strict=True))}

@@ -254,8 +254,16 @@ class Kafka(Sink):
 
         Rows that were sent under an earlier snapshot (the run was killed) stay in the topic, and what happened to them
         since has to follow: the stream then begins at that first snapshot."""
+        try:
+            return self._load_part(table, rows)
+        except Rejected as error:
+            if error.places:
+                raise
+            return self._load_part(table, rows, one_by_one=True)
+
+    def _load_part(self, table: TableSchema, rows: Iterable[ChangeBatch], *, one_by_one: bool = False) -> str:
         place = f"{socket.gethostname()}.{os.getpid()}"
-        producer = self._producer(f"{self._id}.load.{place}")
+        producer = self._producer(f"{self._id}.load.{place}", one_by_one=one_by_one)
         writing = Writing(producer, Held(self.name))
         began: Position | None = None
         with producer.batch([]):

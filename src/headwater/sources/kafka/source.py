@@ -82,7 +82,7 @@ class Kafka(Source):
         raise no_snapshot()
         yield
 
-    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot, *, events: bool = False) -> Iterator[ChangeBatch]:
         raise no_snapshot()
 
     def copy_log(self) -> Log:

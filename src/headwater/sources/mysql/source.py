@@ -130,7 +130,7 @@ class MySql(Source):
                 locked_seconds=sessions.locked_seconds,
             )
 
-    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot, *, events: bool = False) -> Iterator[ChangeBatch]:
         from headwater.sources.mysql.copy import copy_rows
 
         return copy_rows(chunk, snapshot)

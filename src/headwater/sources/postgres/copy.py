@@ -22,6 +22,7 @@ from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.connection import ServerError, connect
 from headwater.sources.postgres.options import PostgresOptions
+from headwater.sources.postgres.types import made_fitting, text_in_events
 from headwater.sources.postgres.wire import READ_BYTES, Refused, copy_out, speaks_plainly
 
 # Ends a row of COPY text; inside a value it is escaped.
@@ -29,12 +30,17 @@ NEWLINE = ord("\n")
 
 
 def copy_rows(
-    connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot: Snapshot, snapshot_name: str
+    connection: psycopg.Connection[Any], chunk: CopyChunk, snapshot: Snapshot, snapshot_name: str, *, events: bool
 ) -> Iterator[ChangeBatch]:
     """The rows of one chunk as they were in the exported snapshot, as changes with op `r`."""
     for lines in copy_text(connection, chunk, snapshot_name):
-        rows = parse_text(lines, chunk.table)
-        yield read_batch(chunk.table, rows, snapshot.position, snapshot.taken, snapshot.detail.get("xid"))
+
+        def rows(table: TableSchema, text: npt.NDArray[np.uint8] = lines) -> ChangeBatch:
+            # Events may have to read the text again, and parsing changes it.
+            parsed = parse_text(text.copy() if events else text, table)
+            return read_batch(table, parsed, snapshot.position, snapshot.taken, snapshot.detail.get("xid"))
+
+        yield made_fitting(rows, chunk.table, text_in_events) if events else rows(chunk.table)
 
 
 def copy_chunks(options: PostgresOptions, snapshot: Snapshot, after: Position) -> Iterator[Chunk]:

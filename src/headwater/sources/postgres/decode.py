@@ -6,21 +6,21 @@ module puts the columns together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.errors import Stop, Unrepresentable
+from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableSchema, change_schema
 from headwater.sources.postgres import kernels, values
 from headwater.sources.postgres.changes import Bytes, Changes, Longs, scan, writable
 from headwater.sources.postgres.copy import parse_text, read_batch
 from headwater.sources.postgres.pgoutput import UNCHANGED, Malformed, parse_message
 from headwater.sources.postgres.timeline import PostgresTimeline
-from headwater.sources.postgres.types import with_cast
+from headwater.sources.postgres.types import made_fitting, text_in_events
 
 _OPERATION = pa.array(["c", "u", "d", "t", "m"], pa.string())
 _OPERATION_CODE = np.zeros(256, dtype=np.int8)
@@ -39,9 +39,9 @@ def decode(
     runs = [run for run in chunk.tables if tables is None or run.table in tables]
     if not runs:
         return []
-    as_text = pa.types.is_decimal128 if numeric_as_text else _none
+    as_text = text_in_events if numeric_as_text else _none
     if chunk.context.get("copy"):
-        return [_made(partial(_copied, chunk), schemas[runs[0].schema], as_text)]
+        return [made_fitting(partial(_copied, chunk), schemas[runs[0].schema], as_text)]
     frames = writable(np.frombuffer(chunk.frames, dtype=np.uint8))
     changes = scan(frames, chunk, runs)
     counts = np.bincount(changes.run[changes.run >= 0], minlength=len(runs)).tolist()
@@ -50,7 +50,7 @@ def decode(
             raise Stop(f"a chunk of the log has {count} changes of {run.table}; its index says {run.changes}")
     timeline = PostgresTimeline(frames, chunk, schemas, changes)
     return [
-        _made(partial(_batch, frames, changes.of_run(i), timeline), schemas[run.schema], as_text)
+        made_fitting(partial(_batch, frames, changes.of_run(i), timeline), schemas[run.schema], as_text)
         for i, run in enumerate(runs)
     ]
 
@@ -65,7 +65,7 @@ def decode_rows(
     changes = scan(frames, chunk, list(chunk.tables))
     timeline = PostgresTimeline(frames, chunk, schemas, changes)
     make = partial(_batch, frames, changes.of_run(run).of_rows(rows), timeline)
-    return _made(make, schemas[chunk.tables[run].schema], _any if as_text else _none)
+    return made_fitting(make, schemas[chunk.tables[run].schema], _any if as_text else _none)
 
 
 def _none(_kind: pa.DataType) -> bool:
@@ -74,20 +74,6 @@ def _none(_kind: pa.DataType) -> bool:
 
 def _any(kind: pa.DataType) -> bool:
     return not pa.types.is_string(kind)
-
-
-def _made(
-    make: Callable[[TableSchema], ChangeBatch], table: TableSchema, as_text: Callable[[pa.DataType], bool]
-) -> ChangeBatch:
-    """The batch; a column with a value that does not fit becomes text if its type is one of those."""
-    while True:
-        try:
-            return make(table)
-        except Unrepresentable as error:
-            if not any(c.name == error.column and as_text(c.arrow) for c in table.columns):
-                raise
-            casts = {f"{table.table}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
-            table = with_cast(table, {**casts, f"{table.table}.{error.column}": "string"})
 
 
 def _copied(chunk: Chunk, table: TableSchema) -> ChangeBatch:

@@ -180,11 +180,11 @@ class Postgres(Source):
                 detail={"snapshot": exported.snapshot, "xid": _last_seen(connection, exported.snapshot)},
             )
 
-    def copy(self, chunk: CopyChunk, snapshot: Snapshot) -> Iterator[ChangeBatch]:
+    def copy(self, chunk: CopyChunk, snapshot: Snapshot, *, events: bool = False) -> Iterator[ChangeBatch]:
         from headwater.sources.postgres.copy import copy_rows
 
         with connect(self.options) as connection:
-            yield from copy_rows(connection, chunk, snapshot, snapshot.detail["snapshot"])
+            yield from copy_rows(connection, chunk, snapshot, snapshot.detail["snapshot"], events=events)
 
     def log(self, after: Position) -> Log:
         with connect(self.options) as connection:

@@ -6,14 +6,16 @@ The rules are written for people in TYPES.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from headwater.errors import Usage
+from headwater.errors import Unrepresentable, Usage
 from headwater.event import Column, TableSchema
+
+T = TypeVar("T")
 
 MAX_DECIMAL_DIGITS = 38  # of decimal128, and of Spark's and Delta's decimal
 
@@ -149,6 +151,23 @@ def with_cast(table: TableSchema, cast: Mapping[str, str]) -> TableSchema:
             column = replace(column, arrow=lake_type(detail, wanted), detail=detail)
         columns.append(column)
     return replace(table, columns=tuple(columns))
+
+
+def made_fitting(make: Callable[[TableSchema], T], table: TableSchema, as_text: Callable[[pa.DataType], bool]) -> T:
+    """What `make` makes of the table; a column with a value that does not fit becomes text if its type is one of
+    those."""
+    while True:
+        try:
+            return make(table)
+        except Unrepresentable as error:
+            if not any(c.name == error.column and as_text(c.arrow) for c in table.columns):
+                raise
+            casts = {f"{table.table}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
+            table = with_cast(table, {**casts, f"{table.table}.{error.column}": "string"})
+
+
+# A NaN or an infinity in events is for their format to decide (`Source.decode_events`).
+text_in_events = pa.types.is_decimal128
 
 
 def builtin_column(name: str, type_oid: int, typmod: int) -> Column:

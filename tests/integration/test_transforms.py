@@ -44,7 +44,6 @@ def test_tail_prints_transformed_events(database: Any) -> None:
     assert any("max.batch.size has no effect" in line for line in said)
 
 
-@pytest.mark.spark
 def test_a_pipeline_filters_masks_and_renames_what_it_loads_and_what_it_streams(database: Any, tmp_path: Path) -> None:
     database.execute("create table public.people (id int primary key, name text, email text, secret text, age int)")
     database.execute("insert into public.people values (1, 'Ada', 'ada@x', 's', 36), (2, 'Kid', 'kid@x', 's', 7)")
@@ -61,7 +60,7 @@ def test_a_pipeline_filters_masks_and_renames_what_it_loads_and_what_it_streams(
             {"type": "route", "regex": r"public\.(.*)", "replacement": "raw.$1"},
         ],
     }
-    pipeline = PipelineProcess(tmp_path, definition)
+    pipeline = PipelineProcess(tmp_path, definition, spark=False)
     try:
         pipeline.start()
         pipeline.wait_streaming()

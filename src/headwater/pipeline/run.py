@@ -20,7 +20,8 @@ from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
 
 if TYPE_CHECKING:
-    from headwater.spark.flow import LoadTables, SinkFlow
+    from headwater.spark.delivery import LoadTables
+    from headwater.spark.flow import SinkFlow
     from headwater.spark.session import Session
 
 WATCH_SECONDS = 0.1

@@ -15,15 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import Drift, HeadwaterError, Retry
-from headwater.event import ORIGIN, Position, TableSchema
-from headwater.failpoints import failpoint
+from headwater.event import Position, TableSchema
 from headwater.journal import Journal
 from headwater.sinks.base import Sink
+from headwater.spark.delivery import Delivery, LoadTables, OnBatch
 from headwater.spark.rows import arrow_schema, table_schema
 from headwater.spark.slice_stream import SliceSource
 from headwater.spark.slices import Slice
-from headwater.spark.stopped import StoppedTables
-from headwater.spark.whole_log import Unloaded, WholeLog
 from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_of_table, error_from_json
 
 # A sink that fails for a moment is tried again; longer each time, up to this.
@@ -39,11 +37,8 @@ START_SECONDS = 20.0
 
 SESSION_KEYS = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
-OnBatch = Callable[[dict[str, int], int], None]
-LoadTables = Callable[[list[TableSchema]], None]
 
-
-class SinkFlow:
+class SinkFlow(Delivery):
     """Drives one sink from the journal. Errors are kept in `error`; the query ends when there is one."""
 
     # slices (one row a task) -> mapInArrow: decode, write each table with its position -> results
@@ -62,21 +57,9 @@ class SinkFlow:
         max_bytes: int,
         checkpoint: Path,
     ) -> None:
+        super().__init__(name, sink, journal, load=load, on_batch=on_batch, say=say)
         self.spark = spark
-        self.name = name
-        self.sink = sink
-        self.journal = journal
         self.error: HeadwaterError | None = None
-        # How far every table is that has not stopped.
-        self.position = ORIGIN
-        self.stopped = StoppedTables()
-        # What the sink said when it was last tried in vain; empty when it goes well.
-        self.trouble = ""
-        # Attempts at a batch that failed.
-        self.failures = 0
-        self._load = load
-        self._on_batch = on_batch
-        self._say = say
         self._max_bytes = max_bytes
         self._checkpoint = checkpoint
         # What sinks may ask of the session: whether it was started with what they need.
@@ -199,7 +182,7 @@ class SinkFlow:
         if self.sink.takes_log():
             # One slice: the whole log of this batch.
             for row in slices.collect():
-                self._write_log(Slice.from_json(row.slice))
+                self.write_log(Slice.from_json(row.slice))
             return
         stopped = tuple(self.stopped.at)
         work = apply_slices(self.sink, self._settings, load_first=self._load is not None, stopped=stopped)
@@ -209,7 +192,7 @@ class SinkFlow:
             # What a person must decide goes before what passes by itself.
             raise min(serious, key=lambda error: isinstance(error, Retry))
         for table, error in errors:
-            self._stop_table(table, error)
+            self.stop_table(table, error)
         unloaded = [TableSchema.from_json(row.upto) for row in results if row.note == UNLOADED]
         if unloaded and self._load is not None:
             self._load(unloaded)
@@ -225,29 +208,8 @@ class SinkFlow:
                 try:
                     changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
                 except Drift as error:
-                    self._stop_table(row.table, error)
-        self._advance(upto)
-        self._on_batch(changed, min((row.commit_time for row in done if row.table), default=0))
-
-    def _write_log(self, part: Slice) -> None:
-        """A sink that takes the log as a whole, on the driver: decoded by threads, written as it comes."""
-        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
-        try:
-            written = self.sink.write_log(log, part.upto, self.stopped.at)
-        except Unloaded as found:
-            if self._load is None:
-                raise
-            self._load([found.table])
-            self._write_log(part)
-            return
-        except Drift as error:
-            if not error.table or error.table in self.stopped.at:
-                raise
-            self._stop_table(error.table, error)
-            self._write_log(part)
-            return
-        self._advance(part.upto)
-        self._on_batch({done.table: done.changes for done in written}, log.oldest)
+                    self.stop_table(row.table, error)
+        self.finish(changed, min((row.commit_time for row in done if row.table), default=0), upto)
 
     def _write_frame(self, slices: DataFrame, table: TableSchema, upto: Position) -> int:
         """A table that Spark itself writes: its changes of this batch as one DataFrame."""
@@ -255,18 +217,6 @@ class SinkFlow:
         frame = slices.mapInArrow(changes_of_table(table, arrow_schema(schema)), schema)
         return self.sink.write_frame(self.spark, table, frame, upto).changes
 
-    def _stop_table(self, table: str, error: HeadwaterError) -> None:
-        """This batch is the first that the table does not get."""
-        assert isinstance(error, Drift)  # noqa: S101
-        self.stopped.stop(table, self.position, error)
-        self._say(f"{self.name}: {table} stops here, the other tables go on: {error}")
-
-    def _advance(self, upto: Position) -> None:
-        durable = self.stopped.durable(upto)
-        failpoint("sink.before_advance")
-        if not self.sink.takes_log():
-            self.sink.advance(durable)
-        failpoint("sink.after_advance")
-        self.position, self.trouble, self._starts = upto, "", 0
-        self.journal.set_consumer(self.name, durable)
-        failpoint("consumer.after_set")
+    def finish(self, changed: dict[str, int], oldest: int, upto: Position) -> None:
+        super().finish(changed, oldest, upto)
+        self._starts = 0

@@ -22,15 +22,14 @@ from typing import Any
 from headwater.cli import main
 from headwater.cli import run as run_verb
 from headwater.errors import Drift, HeadwaterError, Retry, Unrepresentable
-from headwater.event import ORIGIN, ChangeBatch, Position, TableSchema
+from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.journal import Journal, JournalReader
 from headwater.journal.files import read_json
 from headwater.pipeline.run import Run
 from headwater.sinks.base import Sink
+from headwater.spark.delivery import Delivery, LoadTables, OnBatch
 from headwater.spark.slices import Slice, idle_slice, plan_by_table, read_slice
-from headwater.spark.stopped import StoppedTables
-from headwater.spark.whole_log import Unloaded, WholeLog
 
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 0.2
@@ -71,12 +70,13 @@ class LocalRun(Run):
             self.journal,
             load=load,
             on_batch=partial(self.status.batch, name),
+            say=self._say,
             fault=self.definition.state / "sink_fault.json",
         )
 
 
-class LocalFlow:
-    """One sink driven from the journal by a thread: the same steps as `SinkFlow`, in the same order."""
+class LocalFlow(Delivery):
+    """One sink driven from the journal by a thread."""
 
     def __init__(
         self,
@@ -84,20 +84,13 @@ class LocalFlow:
         sink: Sink,
         journal: Journal,
         *,
-        load: Callable[[list[TableSchema]], None] | None,
-        on_batch: Callable[[dict[str, int], int], None],
+        load: LoadTables | None,
+        on_batch: OnBatch,
+        say: Callable[[str], None],
         fault: Path,
     ) -> None:
-        self.name = name
-        self.sink = sink
-        self.journal = journal
-        self.trouble = ""
-        self.failures = 0
-        self.position = ORIGIN
-        self.stopped = StoppedTables()
+        super().__init__(name, sink, journal, load=load, on_batch=on_batch, say=say)
         self._error: HeadwaterError | None = None
-        self._load = load
-        self._on_batch = on_batch
         self._fault = fault
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -162,25 +155,18 @@ class LocalFlow:
         blocks = index.between(self.position, upto)
         parts = plan_by_table(self.journal, blocks, self.position, upto, 1) if blocks else []
         if self.sink.takes_log():
-            changed, oldest = self._write_log(parts[0] if parts else idle_slice(self.journal, self.position, upto))
+            fail_as_told(self._fault, self.name, "", [])
+            self.write_log(parts[0] if parts else idle_slice(self.journal, self.position, upto))
         else:
-            changed, oldest = self._write_tables(parts, upto)
-        durable = self.stopped.durable(upto)
-        failpoint("sink.before_advance")
-        if not self.sink.takes_log():
-            self.sink.advance(durable)
-        failpoint("sink.after_advance")
-        self.position, self.trouble = upto, ""
-        self.journal.set_consumer(self.name, durable)
-        failpoint("consumer.after_set")
-        self._on_batch(changed, oldest)
+            self._write_tables(parts, upto)
 
-    def _write_tables(self, parts: Sequence[Slice], upto: Position) -> tuple[dict[str, int], int]:
+    def _write_tables(self, parts: Sequence[Slice], upto: Position) -> None:
         gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
         for part in parts:
             for decoded in read_slice(part.without(self.stopped.at), refuse=self.sink.refuse):
                 for batch in decoded:
-                    gathered[batch.table.table].append(batch)
+                    if not batch.table.message:
+                        gathered[batch.table.table].append(batch)
         unloaded = [
             b[-1].table for b in gathered.values() if self._load and self.sink.table_position(b[-1].table) is None
         ]
@@ -192,27 +178,10 @@ class LocalFlow:
             try:
                 self.sink.write(batches[-1].table, batches, upto)
             except Drift as error:
-                self.stopped.stop(table, self.position, error)
+                self.stop_table(table, error)
             failpoint("sink.after_write")
         oldest = min((b[0].records.column("commit_time")[0].value for b in gathered.values()), default=0)
-        return {table: sum(map(len, b)) for table, b in gathered.items()}, oldest
-
-    def _write_log(self, part: Slice) -> tuple[dict[str, int], int]:
-        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
-        fail_as_told(self._fault, self.name, "", [])
-        try:
-            written = self.sink.write_log(log, part.upto, self.stopped.at)
-        except Unloaded as found:
-            if self._load is None:
-                raise
-            self._load([found.table])
-            return self._write_log(part)
-        except Drift as error:
-            if not error.table or error.table in self.stopped.at:
-                raise
-            self.stopped.stop(error.table, self.position, error)
-            return self._write_log(part)
-        return {done.table: done.changes for done in written}, log.oldest
+        self.finish({table: sum(map(len, b)) for table, b in gathered.items()}, oldest, upto)
 
 
 def fail_as_told(fault: Path, sink: str, table: str, batches: Sequence[ChangeBatch]) -> None:

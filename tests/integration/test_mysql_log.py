@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.mysql_source import SetGlobal, changes, read_up, reading, shown, source_of
 
 from headwater.errors import HeadwaterError, Retry, Stop, Usage
 from headwater.event import Position
+from headwater.journal import Journal
 from headwater.sources.base import Severity
 from headwater.sources.mysql import MySql
 from headwater.sources.mysql.connection import connect, replica_id
@@ -94,6 +96,31 @@ def test_tables_that_change_their_shape_are_read_under_the_shape_of_their_rows(m
         None,
         {"id": "new"},
     ]
+
+
+@pytest.mark.parametrize("statement", ["drop table {schema}.t, {schema}.u", "drop database {schema}"])
+def test_tables_that_are_dropped_before_anything_was_read_of_them_are_known(
+    mysql: MySqlServer, schema: str, tmp_path: Path, statement: str
+) -> None:
+    mysql.execute(
+        f"create table {schema}.t (id int primary key)",
+        f"create table {schema}.u (id int primary key, a text)",
+        f"insert into {schema}.u values (1, 'x')",
+    )
+    files = Journal(tmp_path / "journal").source
+    source = source_of(mysql, schema)
+    source.files = files
+    begin = source.prepare(None)
+    with reading(source, begin):
+        pass
+    mysql.execute(statement.format(schema=schema), f"create database if not exists {schema}")
+
+    again = source_of(mysql, schema)
+    again.files = files
+    with reading(again, begin) as log:
+        found = changes(again, log)
+
+    assert sorted((row["op"], row["table"]) for row in found) == [("t", f"{schema}.t"), ("t", f"{schema}.u")]
 
 
 def test_an_online_migration_s_swap_of_tables_is_followed(mysql: MySqlServer, schema: str) -> None:

@@ -45,7 +45,8 @@ _SILENT = (Event.HEARTBEAT, Event.HEARTBEAT_V2)
 _PACKET = 5
 
 Describe = Callable[[TableMap], TableSchema | None]
-Find = Callable[[str, str], TableSchema | None]
+# Database and table → the captured table, as it is or was; without a table: all of the database.
+Find = Callable[[str, str], list[TableSchema]]
 # A statement that defines something, its transaction's coordinate, its place in the files → what to tell of it.
 Define = Callable[[binlog.Query, int, str], SchemaChange | None]
 
@@ -63,8 +64,8 @@ class _Before:
 
 
 class ChunkBuilder:
-    """Takes events, gives chunks. `describe` names a table map's schema, `find` a table's by name as it is now;
-    None = not captured. `define` is told of definitions."""
+    """Takes events, gives chunks. `describe` names a table map's schema (None = not captured), `find` those of tables
+    that the log has not named yet. `define` is told of definitions."""
 
     def __init__(
         self, start: Position, progress: Progress, describe: Describe, find: Find, define: Define | None = None
@@ -454,14 +455,20 @@ class ChunkBuilder:
         raise self._not_rows(f"{verb} in database {query.database!r}")
 
     def _empty(self, name: tuple[str, str], header: Header) -> None:
-        """All rows of a table are gone at once, by the statement with this header."""
-        place = self._tables.find(name)
-        schema = self._tables.schemas[place] if place is not None else None
-        if place is not None and schema is not None:
-            self._note(schema, int(self._tables.ids[place]), at=header)
-        elif (schema := self._find(*name)) is not None:
-            self._own_ids += 1
-            self._note(schema, self._own_ids, at=header)
+        """All rows of a table, or of the tables of a database, are gone at once by the statement with this header."""
+        for known in [name] if self._tables.find(name) is not None else self._captured(*name):
+            place = self._tables.find(known)
+            if place is not None and (schema := self._tables.schemas[place]) is not None:
+                self._note(schema, int(self._tables.ids[place]), at=header)
+
+    def _captured(self, database: str, table: str) -> list[tuple[str, str]]:
+        """The names of captured tables; those that the log has not named yet are known from here on."""
+        found = [(schema, (schema.schema, schema.name)) for schema in self._find(database, table)]
+        for schema, name in found:
+            if self._tables.find(name) is None:
+                self._own_ids += 1
+                self._tables.put(self._own_ids, name, b"", schema)
+        return [name for _schema, name in found]
 
     def _note(self, schema: TableSchema, id: int, content: bytes = b"", at: Header | None = None) -> None:
         """A change that is no row: of a whole table, or of no table at all; `at` the place of this event."""

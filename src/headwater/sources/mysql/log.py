@@ -215,19 +215,19 @@ class MySqlLog(Log):
 
     def _remember(self, describe: Describe) -> Describe:
         def remembered(found: TableMap) -> TableSchema | None:
-            return self._kept(describe(found))
+            schema = describe(found)
+            return None if schema is None else self._kept(schema)
 
         return remembered
 
     def _remember_found(self, find: Find) -> Find:
-        def remembered(database: str, table: str) -> TableSchema | None:
-            return self._kept(find(database, table))
+        def remembered(database: str, table: str) -> list[TableSchema]:
+            return [self._kept(schema) for schema in find(database, table)]
 
         return remembered
 
-    def _kept(self, schema: TableSchema | None) -> TableSchema | None:
-        if schema is not None:
-            self._schemas[schema.id] = schema
+    def _kept(self, schema: TableSchema) -> TableSchema:
+        self._schemas[schema.id] = schema
         return schema
 
 
@@ -240,7 +240,7 @@ def look_through(options: MySqlOptions, begin: Progress, end: Progress, define: 
             define(query, commit, place)
         return None
 
-    log = MySqlLog(options, at(begin), lambda _found: None, lambda _database, _table: None, within)
+    log = MySqlLog(options, at(begin), lambda _found: None, lambda _database, _table: [], within)
     try:
         while log.lag()["received"] < end.coordinate:
             log.read(0.2)

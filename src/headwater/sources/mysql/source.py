@@ -18,6 +18,7 @@ from headwater.sources.mysql.catalog import charsets, definitions, describe, fla
 from headwater.sources.mysql.check import check, refuse_settings
 from headwater.sources.mysql.connection import Server, connect, now_microseconds
 from headwater.sources.mysql.history import History, load_history
+from headwater.sources.mysql.known import KnownTables
 from headwater.sources.mysql.options import MySqlOptions
 from headwater.sources.mysql.position import Progress, at, parse_progress
 from headwater.sources.mysql.relation import followed_schema, relation_schema
@@ -57,6 +58,7 @@ class MySql(Source):
         self._charsets: dict[int, str] = {}
         # Definitions at the place where the log is read; None while the log names columns itself.
         self._history: History | None = None
+        self._known = KnownTables(None, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Executors get the options only: connections stay where they were opened."""
@@ -144,8 +146,9 @@ class MySql(Source):
             refuse_unreachable(server, parse_progress(after.resume))
             self._charsets = charsets(server)
             self._history = self._history_at(server, after)
+            self._known = KnownTables(self.files, describe(server, self._captured, self.options.cast))
         define = self._define if self._history else None
-        return MySqlLog(self.options, after, self._describe, self._find, define, self._history)
+        return MySqlLog(self.options, after, self._describe, self._find_emptied, define, self._history)
 
     def copy_log(self) -> Log:
         from headwater.sources.mysql.copy import copy_chunks
@@ -194,6 +197,11 @@ class MySql(Source):
     def _describe(self, found: TableMap) -> TableSchema | None:
         if not self._captured(found.schema, found.name):
             return None
+        schema = self._described(found)
+        self._known.remember(schema)
+        return schema
+
+    def _described(self, found: TableMap) -> TableSchema:
         if found.full:
             known = self._find(found.schema, found.name)
             return relation_schema(found, known, self._charsets, self.options.cast)
@@ -218,6 +226,13 @@ class MySql(Source):
         with connect(self.options) as server:
             found = describe(server, self._captured, self.options.cast, only=(database, table))
         return found[0] if found else None
+
+    def _find_emptied(self, database: str, table: str) -> list[TableSchema]:
+        """Captured tables whose rows are gone, and which may be gone themselves."""
+        if not table:
+            return self._known.of_database(database)
+        found = self._find(database, table) or self._known.find(database, table)
+        return [found] if found else []
 
     # -- definitions, where the log does not name columns --------------------------------------------
 

@@ -34,6 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _NAME = r"(?:`(?:[^`]|``)+`|[^\s`.,;/*]+)"
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?({_NAME})(?:\s*\.\s*({_NAME}))?", re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
+_DROP_DATABASE = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?({_NAME})", re.IGNORECASE)
 _DROPPED = re.compile(rf"({_NAME})(?:\s*\.\s*({_NAME}))?\s*(,?)\s*")
 
 _CHANGES = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"))
@@ -83,8 +84,11 @@ def truncated(text: str, database: str) -> tuple[str, str]:
 
 
 def dropped(text: str, database: str) -> list[tuple[str, str]]:
-    """(database, table) of everything that a DROP TABLE drops; nothing for another statement, or temporary tables."""
+    """(database, table) of everything that a DROP TABLE drops, (database, "") of a DROP DATABASE; nothing for another
+    statement, or temporary tables."""
     rest = _start(text)
+    if (whole := _DROP_DATABASE.match(rest)) is not None:
+        return [(_unquoted(whole[1]), "")]
     begin = _DROP.match(rest)
     found: list[tuple[str, str]] = []
     while begin is not None and (name := _DROPPED.match(rest, begin.end())) is not None:

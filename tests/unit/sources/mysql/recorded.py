@@ -24,7 +24,7 @@ class Reader:
         self.schemas: dict[str, TableSchema] = {}
         self._captured = captured
         start = MariaDbProgress()
-        self.builder = ChunkBuilder(at(start), start, self.describe, lambda _database, _table: None)
+        self.builder = ChunkBuilder(at(start), start, self.describe, lambda _database, _table: [])
 
     def describe(self, found: TableMap) -> TableSchema | None:
         if self._captured not in ("", found.name):

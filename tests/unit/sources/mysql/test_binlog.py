@@ -62,7 +62,8 @@ def test_a_truncated_table_is_named(text: str, table: tuple[str, str]) -> None:
         ),
         ("/* mine */ DROP TABLE a CASCADE", [("shop", "a")]),
         ("DROP TEMPORARY TABLE IF EXISTS `a`", []),
-        ("DROP DATABASE shop", []),
+        ("DROP DATABASE shop", [("shop", "")]),
+        ("drop schema if exists `o``dd`", [("o`dd", "")]),
         ("create table a (drop_table int)", []),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from tests.unit.sinks.lake_of_orders import Changes, row
 
 from headwater.errors import Rejected, Retry, Stop, Usage
 from headwater.event import ChangeBatch, Position
+from headwater.formats.debezium_options import DebeziumOptions
 from headwater.options import parse_options
 from headwater.sinks.kafka import Kafka, KafkaOptions
 from headwater.sinks.kafka.plain import key_partition
@@ -111,6 +113,18 @@ def test_a_second_run_fences_the_first_and_goes_on_where_it_was(topics: KafkaTop
     write(second, Changes(ORDERS, commit=200).insert(**row(2)))
 
     assert ops(topics.records(ORDERS)) == ["c", "c"]
+
+
+def test_under_another_prefix_there_is_nothing_yet(topics: KafkaTopics) -> None:
+    write(begun(topics), Changes(ORDERS).insert(**row(1)))
+    options = dataclasses.replace(topics.options, topic_prefix=f"{topics.pipeline}-new")
+
+    other = topics.sink()
+    other.use_events(options, (), partial(PostgresConnector, "db"))
+
+    assert other.position() is None
+    assert other.table_position(ORDERS) is None
+    assert topics.sink().position() == BEGIN
 
 
 def test_whoever_only_looks_shuts_nobody_out(topics: KafkaTopics) -> None:
@@ -241,8 +255,6 @@ def test_another_count_of_partitions_is_for_a_person(topics: KafkaTopics) -> Non
 
 
 def test_two_tables_whose_names_become_one_topic_are_refused(topics: KafkaTopics) -> None:
-    import dataclasses
-
     sink = begun(topics)
     one, other = dataclasses.replace(ORDERS, name="a b"), dataclasses.replace(ORDERS, name="a_b")
     write(sink, Changes(one).insert(**row(1)))
@@ -304,6 +316,7 @@ def test_settings_are_librdkafka_s_own_and_secrets_are_not_shown() -> None:
     with pytest.raises(Usage, match=r"transactional\.id cannot be set"):
         parse_options(KafkaOptions, {**given, "transactional.id": "mine"}, where="sinks[0]")
     wrong = Kafka(parse_options(KafkaOptions, {**given, "no.such.setting": "1"}, where="sinks[0]"), pipeline="shop")
+    wrong.use_events(DebeziumOptions(topic_prefix="shop"), (), partial(PostgresConnector, "db"))
     with pytest.raises(Usage, match="librdkafka does not take") as raised:
         wrong.position()
     assert "no.such.setting" in str(raised.value)

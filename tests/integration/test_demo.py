@@ -38,6 +38,7 @@ def test_a_short_demo_ends_with_lake_and_source_equal() -> None:
     assert not folder_of(done.stdout).exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_closes_the_shop_and_still_compares(tmp_path: Path) -> None:
     output = tmp_path / "output"
     with output.open("w") as file:

@@ -66,7 +66,7 @@ def test_a_giant_transaction_passes_in_constant_memory(database: Database, tmp_p
         assert peak < 512
         assert seen["open"] == 1
         assert seen["spilled"] > ROWS * 20
-        assert tail_state(journal)["spilled_bytes"] == 0
+        assert not tail_state(journal).get("spilled_bytes")
     finally:
         tail.stop()
     index = JournalReader(journal)

@@ -28,6 +28,7 @@ Fact = tuple[bytes, bytes | None]
 class Held:
     """What the position topic says about one sink."""
 
+    # Its prefix and its name.
     sink: str
     position: Position | None = None
     tables: dict[str, Position] = field(default_factory=dict)

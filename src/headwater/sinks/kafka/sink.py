@@ -138,7 +138,9 @@ class Kafka(Sink):
 
     @property
     def _positions(self) -> PositionTopic:
-        return PositionTopic(self.client, self.options.position_topic.replace("{name}", self.pipeline), self.name)
+        topic = self.options.position_topic.replace("{name}", self.pipeline)
+        # Under another prefix there are other topics, which hold nothing yet: a position is of both.
+        return PositionTopic(self.client, topic, f"{self.form.options.topic_prefix}/{self.name}")
 
     # -- what the pipeline asks --------------------------------------------------------------------
 
@@ -264,7 +266,7 @@ class Kafka(Sink):
     def _load_part(self, table: TableSchema, rows: Iterable[ChangeBatch], *, one_by_one: bool = False) -> str:
         place = f"{socket.gethostname()}.{os.getpid()}"
         producer = self._producer(f"{self._id}.load.{place}", one_by_one=one_by_one)
-        writing = Writing(producer, Held(self.name))
+        writing = Writing(producer, Held(self._positions.sink))
         began: Position | None = None
         with producer.batch([]):
             for batch in rows:

@@ -35,16 +35,18 @@ def as_it_is(data: bytes, place: object) -> bytes:
 
 
 def events(pipeline: PipelineProcess, database: Any, kafka: KafkaServer, name: str, reader: ConnectReader) -> list[Any]:
-    """(key, (op, before, after) or None) of everything in a table's topic, after one change of every kind."""
+    """(key, (op, before, after) or None) of everything in a table's topic, after one change of every kind; then a
+    logical message, and how many events each transaction had."""
     database.execute(TABLE.format(name=name))
     database.execute(f"insert into {name} values ({ROW.format(id=1)})")
     assert pipeline.available_now() == 0, pipeline.output()
     database.execute(f"insert into {name} values ({ROW.format(id=2)})")
     database.execute(f"update {name} set small = 7, body = 'long' where id = 2")
     database.execute(f"update {name} set id = 3 where id = 2; delete from {name} where id = 3")
+    database.execute("select pg_logical_emit_message(true, 'note', 'hello')")
     assert pipeline.available_now() == 0, pipeline.output()
 
-    found = []
+    found: list[Any] = []
     topic = f"{name}.public.{name}"
     with reader:
         for record in read_topic(kafka, topic, decode=as_it_is):
@@ -57,6 +59,10 @@ def events(pipeline: PipelineProcess, database: Any, kafka: KafkaServer, name: s
             assert schema == f"{topic}.Envelope"
             found.append((key, (value["op"], value["before"], value["after"])))
             assert reader.flattened(topic, record.key, record.value) == value["after"]
+        for part, shown in (("message", "message"), ("transaction", "event_count")):
+            topic = f"{name}.{part}"
+            values = [reader.read(topic, record.value)[1] for record in read_topic(kafka, topic, decode=as_it_is)]
+            found.append([value[shown] for value in values])
     return found
 
 
@@ -66,7 +72,8 @@ def test_converters_and_transform_take_every_event(
     def pipeline(name: str, source: dict[str, str], sink: dict[str, str]) -> PipelineProcess:
         folder = tmp_path / name
         folder.mkdir()
-        source = {"type": "postgres", "url": database.url, "slot": f"{database.slot}_{name}", **source}
+        own = {"url": database.url, "slot": f"{database.slot}_{name}", "provide.transaction.metadata": "true"}
+        source = {"type": "postgres", **own, **source}
         sink = {"type": "kafka", "bootstrap.servers": kafka.bootstrap, **sink}
         given = {"name": name, "source": {**source, "tables": [f"public.{name}"]}, "sinks": [sink]}
         return PipelineProcess(folder, given, spark=False)
@@ -88,6 +95,8 @@ def test_converters_and_transform_take_every_event(
     )
 
     assert as_json == as_avro
+    assert as_json[-2:] == [[{"prefix": "note", "content": "aGVsbG8="}], [None, 1, None, 1, None, 3, None, 1]]
+    del as_json[-2:]
     assert [(key["id"], change and change[0]) for key, change in as_json] == [
         (1, "r"), (2, "c"), (2, "u"), (2, "d"), (2, None), (3, "c"), (3, "d"), (3, None)
     ]  # fmt: skip

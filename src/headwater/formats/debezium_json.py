@@ -60,7 +60,7 @@ class DebeziumJson:
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
         """All records of the batch. The same batch and moment give the same bytes."""
         if batch.table.message:
-            return self.messages(batch, moment)
+            return self.records(self.messages(batch, moment))
         mode = self.options.processing_failure
         if mode == "fail":
             return Encoded(self._blocks(batch, moment))
@@ -76,11 +76,18 @@ class DebeziumJson:
             self._orders = Orders(timeline, skipped, lambda table: event_key(self.options, table))
         return self._orders
 
-    def messages(self, batch: ChangeBatch, moment: Moment) -> Encoded:
+    def messages(self, batch: ChangeBatch, moment: Moment) -> list[Record]:
         """Logical messages. Not by columns: there are few of them."""
         connector = cast("MessageConnector", self.connector)
-        made = connector.message_records(batch, self.options, envelope.beside(moment, batch), self.orders(batch))
-        return Encoded((plain_records(made),) if made else ())
+        return connector.message_records(batch, self.options, envelope.beside(moment, batch), self.orders(batch))
+
+    def records(self, made: Sequence[Record]) -> Encoded:
+        """Records that were made one by one, one for each change."""
+        count = len(made)
+        columns = ([getattr(record, name) for record in made] for name in ("topic", "key", "value"))
+        texts = [pa.array(column, pa.string()) for column in columns]
+        arrays = [*texts, pa.nulls(count, HEADERS), pa.array(range(count), pa.int64())]
+        return Encoded((pa.RecordBatch.from_arrays(arrays, schema=SCHEMA),) if count else ())
 
     def _blocks(self, batch: ChangeBatch, moment: Moment) -> tuple[pa.RecordBatch, ...]:
         plan = self.plan(batch.table)
@@ -273,15 +280,6 @@ class Plan:
 def event_key(options: DebeziumOptions, table: TableSchema) -> Sequence[str]:
     """The columns of the key: what message.key.columns says, or the table's own."""
     return names.key_columns(options, table.table, [column.name for column in table.columns], table.event_key)
-
-
-def plain_records(made: Sequence[Record]) -> pa.RecordBatch:
-    """Records that were made one by one, one for each change."""
-    count = len(made)
-    texts = [pa.array([getattr(record, name) for record in made], pa.string()) for name in ("topic", "key", "value")]
-    return pa.RecordBatch.from_arrays(
-        [*texts, pa.nulls(count, HEADERS), pa.array(range(count), pa.int64())], schema=SCHEMA
-    )
 
 
 def op_letters(batch: ChangeBatch) -> Bytes:

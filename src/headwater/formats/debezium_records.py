@@ -34,11 +34,13 @@ HEARTBEAT_VALUE = struct(f"{_COMMON}.Heartbeat", [("ts_ms", INT64)], version=1)
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a topic, as text."""
+    """One record of a topic as text, and the schemas of key and value."""
 
     topic: str
     key: str
     value: str
+    key_schema: Schema
+    value_schema: Schema
 
 
 def begin_record(options: DebeziumOptions, id: str, committed: int) -> Record:
@@ -61,8 +63,7 @@ def end_record(options: DebeziumOptions, id: str, committed: int, events: Mappin
 
 def _transaction(options: DebeziumOptions, name: str, value: str) -> Record:
     topic = names.topic_name(options, options.topic_transaction)
-    key = with_schema(options, TRANSACTION_KEY, f'{{"id":{name}}}')
-    return Record(topic, key, with_schema(options, TRANSACTION_VALUE, value))
+    return made_record(options, topic, (TRANSACTION_KEY, f'{{"id":{name}}}'), (TRANSACTION_VALUE, value))
 
 
 def heartbeat_record(options: DebeziumOptions, now: int) -> Record:
@@ -71,10 +72,14 @@ def heartbeat_record(options: DebeziumOptions, now: int) -> Record:
     if not name:
         name = options.topic_delimiter.join((options.topic_heartbeat_prefix, options.topic_prefix))
     key = f'{{"serverName":{quote(options.topic_prefix)}}}'
-    value = with_schema(options, HEARTBEAT_VALUE, f'{{"ts_ms":{now}}}')
-    return Record(names.sanitise(name), with_schema(options, HEARTBEAT_KEY, key), value)
+    return made_record(options, names.sanitise(name), (HEARTBEAT_KEY, key), (HEARTBEAT_VALUE, f'{{"ts_ms":{now}}}'))
 
 
-def with_schema(options: DebeziumOptions, schema: Schema, payload: str) -> str:
+def made_record(options: DebeziumOptions, topic: str, key: tuple[Schema, str], value: tuple[Schema, str]) -> Record:
+    """A record of two payloads, each with its schema."""
+    return Record(topic, _with_schema(options, *key), _with_schema(options, *value), key[0], value[0])
+
+
+def _with_schema(options: DebeziumOptions, schema: Schema, payload: str) -> str:
     """A payload as the converter writes it, alone or beside its schema."""
     return f'{{"schema":{schema.json()},"payload":{payload}}}' if options.schemas_enable else payload

@@ -34,5 +34,6 @@ def event_rows(
 def heartbeat(options: DebeziumOptions, position: Position, now: int) -> pa.Table:
     """A sign of life behind everything up to `position`, as one event."""
     record = heartbeat_record(options, now // 1_000_000)
-    fields = {**record.__dict__, "headers": None, "commit": position.commit, "ordinal": position.ordinal}
-    return pa.Table.from_pylist([{**fields, "commit_time": None}], schema=ORDERED)
+    fields = {"topic": record.topic, "key": record.key, "value": record.value, "headers": None}
+    place = {"commit": position.commit, "ordinal": position.ordinal, "commit_time": None}
+    return pa.Table.from_pylist([{**fields, **place}], schema=ORDERED)

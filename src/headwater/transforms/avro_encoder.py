@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import Stop, Unrepresentable
-from headwater.event import ChangeBatch
+from headwater.errors import Unrepresentable
 from headwater.formats import kernels
 from headwater.formats.avro import Part, constant_avro, joined, leaf_avro
-from headwater.formats.connector import Connector, Moment, Run
+from headwater.formats.avro_plain import encode_text
+from headwater.formats.connect import Schema
+from headwater.formats.connector import Connector, Run
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.record import Encoded
+from headwater.formats.debezium_records import Record
+from headwater.formats.record import HEADERS, Encoded
 from headwater.formats.schema_registry import SchemaRegistry
 from headwater.formats.text import NONE, Bytes, Mask, Text
 from headwater.transforms.base import EventTransform
@@ -46,14 +48,27 @@ class AvroEncoder(TransformingEncoder):
         super().__init__(fitting, connector, transforms, run)
         self._registry = registry
 
-    def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
-        if batch.table.message:
-            raise Stop(
-                "logical messages cannot be written as Avro yet",
-                "leave them out: message.prefix.exclude.list: .*",
-                "or use format: debezium-json",
-            )
-        return super().encode(batch, moment)
+    def records(self, made: Sequence[Record]) -> Encoded:
+        count = len(made)
+        arrays = [
+            pa.array([record.topic for record in made], pa.string()),
+            pa.array([self._one(record.topic, "key", record.key_schema, record.key) for record in made], pa.binary()),
+            pa.array(
+                [self._one(record.topic, "value", record.value_schema, record.value) for record in made], pa.binary()
+            ),
+            pa.nulls(count, HEADERS),
+            pa.array(range(count), pa.int64()),
+            pa.nulls(count, pa.int32()),
+            pa.nulls(count, pa.int64()),
+        ]
+        return Encoded((pa.RecordBatch.from_arrays(arrays, schema=self.schema),) if count else ())
+
+    def _one(self, topic: str, side: str, schema: Schema, text: str) -> bytes:
+        return self._head(topic, side, schema) + encode_text(schema, text)
+
+    def _head(self, topic: str, side: str, schema: Schema) -> bytes:
+        """What stands before every record: where readers find its schema."""
+        return b"\x00" + self._registry.id(f"{topic}-{side}", schema).to_bytes(4, "big")
 
     def written(self, group: Events) -> tuple[pa.Array, pa.Array]:
         return self._side(group.key, group, "key"), self._side(group.value, group, "value")
@@ -62,9 +77,7 @@ class AvroEncoder(TransformingEncoder):
         rows = len(group)
         if node is None:
             return pa.nulls(rows, pa.binary())
-        number = self._registry.id(f"{group.topic}-{side}", node.schema)
-        text = joined([node_avro(node, rows)], rows, b"\x00" + number.to_bytes(4, "big"))
-        return binary_array(text)
+        return binary_array(joined([node_avro(node, rows)], rows, self._head(group.topic, side, node.schema)))
 
 
 def node_avro(node: Node, rows: int, gone: Mask | None = None) -> Part:

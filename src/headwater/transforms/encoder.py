@@ -16,6 +16,7 @@ from headwater.formats import envelope
 from headwater.formats.connector import Connector, Moment, Run
 from headwater.formats.debezium_json import DebeziumJson, Plan
 from headwater.formats.debezium_options import DebeziumOptions
+from headwater.formats.debezium_records import Record
 from headwater.formats.failures import leaving_out
 from headwater.formats.order import Orders
 from headwater.formats.record import HEADERS, SCHEMA, Encoded
@@ -54,11 +55,19 @@ class TransformingEncoder:
     def encode(self, batch: ChangeBatch, moment: Moment) -> Encoded:
         """All records of the batch, in the order in which they have to be sent. Messages are not transformed."""
         if batch.table.message:
-            return self.json.messages(batch, moment)
+            return self.records(self.json.messages(batch, moment))
         mode = self.json.options.processing_failure
         if mode == "fail":
             return Encoded(self._blocks(batch, moment))
         return Encoded(leaving_out(self._blocks, batch, moment, mode))
+
+    @property
+    def options(self) -> DebeziumOptions:
+        return self.json.options
+
+    def records(self, made: Sequence[Record]) -> Encoded:
+        """See `DebeziumJson.records`."""
+        return self.json.records(made)
 
     def orders(self, batch: ChangeBatch) -> Orders | None:
         """See `DebeziumJson.orders`."""

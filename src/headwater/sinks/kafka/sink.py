@@ -27,7 +27,6 @@ from headwater.formats.debezium_options import DebeziumOptions
 from headwater.formats.debezium_records import Record, heartbeat_record
 from headwater.formats.flat_records import FlatRecords
 from headwater.formats.names import topic_name
-from headwater.formats.record import HEADERS, SCHEMA
 from headwater.formats.schema_registry import SchemaRegistry
 from headwater.formats.transactions import boundaries
 from headwater.sinks.base import NOTHING_STOPPED, Sink, Written
@@ -94,11 +93,6 @@ class Kafka(Sink):
             raise Usage(
                 f"sink {self.name!r}: flat rows are no events: {transforms[0].type!r} cannot transform them",
                 "use a transform of changes (filter, columns, mask, route), or format: debezium-json",
-            )
-        if self.options.format == "debezium-avro" and options.provide_transaction_metadata:
-            raise Usage(
-                f"sink {self.name!r}: transaction metadata cannot be written as Avro yet",
-                "set provide.transaction.metadata: false, or use format: debezium-json",
             )
         self._form = EventForm(options, tuple(transforms), connector, heartbeat_ms)
 
@@ -377,24 +371,23 @@ class Kafka(Sink):
         orders = self.encoder.orders(batches[0]) if batches else None
         if orders is None:
             return
-        found = list(boundaries(self.form.options, orders, writing.held.position, upto))
+        found = list(boundaries(self.encoder.options, orders, writing.held.position, upto))
         for boundary in sorted(found, key=lambda boundary: (boundary.position, not boundary.opens)):
             self._send_record(writing, boundary.record, boundary.position)
 
     def _send_heartbeat(self, writing: Writing, upto: Position) -> None:
         """A sign of life that consumers can wait for, however quiet the tables are (`heartbeat.interval.ms`)."""
         now = time.monotonic()
-        if self.options.format != "debezium-json" or not self.form.heartbeat_ms:
+        if self.options.format == "flat" or not self.form.heartbeat_ms:
             return
         if now - self._last_beat >= self.form.heartbeat_ms / 1000:
             self._last_beat = now
-            self._send_record(writing, heartbeat_record(self.form.options, time.time_ns() // 1_000_000), upto)
+            self._send_record(writing, heartbeat_record(self.encoder.options, time.time_ns() // 1_000_000), upto)
 
     def _send_record(self, writing: Writing, record: Record, at: Position) -> None:
         """A record that is no row change."""
         self._partitions(writing, record.topic)
-        texts = [pa.array([text], pa.string()) for text in (record.topic, record.key, record.value)]
-        one = pa.RecordBatch.from_arrays([*texts, pa.nulls(1, HEADERS), pa.array([0])], schema=SCHEMA)
+        [one] = self.encoder.records([record]).batches
         ids = None if self.options.exactly_once else pa.array([f"{at.commit}:{at.ordinal}"])
         writing.producer.send(one, ids, lambda _number: (at.commit, at.ordinal))
 

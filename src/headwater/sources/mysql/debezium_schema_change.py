@@ -10,7 +10,7 @@ from headwater.event import Column, TableSchema
 from headwater.formats import names
 from headwater.formats.connect import BOOLEAN, INT32, INT64, STRING, Schema, struct
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.debezium_records import Record, with_schema
+from headwater.formats.debezium_records import Record, made_record
 from headwater.sources.mysql.schema_change import TableChange
 from headwater.sources.mysql.types import BINARIES, GEOMETRIES, TEXTS
 
@@ -117,7 +117,7 @@ def schema_change_record(
     value = f'{{"source":{source},{_json(rest)[1:]}'
     key = _json({"databaseName": database})
     topic = names.topic_name(options)
-    return Record(topic, with_schema(options, key_schema, key), with_schema(options, value_schema, value))
+    return made_record(options, topic, (key_schema, key), (value_schema, value))
 
 
 def _json(fields: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headwater.formats import names, plain
 from headwater.formats.connect import BYTES, INT64, STRING, Schema, quote, struct
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.debezium_records import Record, with_schema
+from headwater.formats.debezium_records import Record, made_record
 from headwater.formats.envelope import TRANSACTION
 
 _NAME = "io.debezium.connector.postgresql"
@@ -54,7 +54,7 @@ def message_record(message: Message, options: DebeziumOptions, database: str, so
         f'"message":{{"prefix":{quote(message.prefix)},"content":{_content(message.content, options)}}}}}'
     )
     topic = names.topic_name(options, "message")
-    return Record(topic, with_schema(options, KEY, key), with_schema(options, schema, value))
+    return made_record(options, topic, (KEY, key), (schema, value))
 
 
 def _source(message: Message, options: DebeziumOptions, database: str) -> str:

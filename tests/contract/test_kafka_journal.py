@@ -116,7 +116,11 @@ def test_what_everybody_has_is_deleted_and_its_room_is_there_again(journal: Jour
     reader = JournalReader(elsewhere(journal))
     reader.refresh()
     before = opened.size
+    [first, *_] = reader.between(ORIGIN, reader.end)
     opened.forget(Position(200, 1))
+    # The broker would give the next block that it has.
+    with pytest.raises(Stop, match="missing"):
+        reader.read(first)
     assert [commit for commit, _ordinal, _size in frames(journal)] == [300]
     assert opened.size < before / 2
     opened.close()

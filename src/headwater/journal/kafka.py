@@ -178,9 +178,10 @@ class KafkaStorage(RemoteStorage):
             except queue.Empty:
                 reading = Reading(self, self.topic)
             reading.seek(offset)
-            data = next((data for _offset, data in whole_blocks(reading.records())), None)
+            found, data = next(whole_blocks(reading.records()), (-1, b""))
             self._idle.put(reading)
-        if data is None:
+        if found != offset:
+            # Deleted, or never there: the broker gives the next one that it has.
             raise self.damaged(offset, "it is missing")
         try:
             return decode_block(data)

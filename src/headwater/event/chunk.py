@@ -20,7 +20,7 @@ from headwater.event.position import Position
 class TableRun:
     """One table's part of a chunk. Within a chunk a table has one schema."""
 
-    # The log's own handle of the table (PostgreSQL: relation oid; MySQL: table id).
+    # The log's own handle of the table (PostgreSQL: relation oid).
     relation: int
     table: str
     # TableSchema.id of the definition its rows were written under.

@@ -19,7 +19,7 @@ class Position:
     `commit` is the database's own commit coordinate as one growing integer (PostgreSQL: the LSN of the
     commit record). Changes count from 1; ordinal 0 is "before the first change of that commit".
     `resume` is what the database wants to hear to continue after this transaction (PostgreSQL: the
-    transaction's end LSN; MySQL: a GTID set). It takes no part in comparison.
+    transaction's end LSN; elsewhere: a set of transaction ids). It takes no part in comparison.
     """
 
     commit: int

@@ -23,25 +23,10 @@ from headwater.transforms.base import EventTransform, implied
 from headwater.transforms.chain import build_chain
 from headwater.transforms.connect_form import take_connect
 
-# Debezium's connector classes → our source types.
-CONNECTORS = {
-    "io.debezium.connector.postgresql.PostgresConnector": "postgres",
-    "io.debezium.connector.mysql.MySqlConnector": "mysql",
-    "io.debezium.connector.mariadb.MariaDbConnector": "mariadb",
-    "io.debezium.connector.sqlserver.SqlServerConnector": "sqlserver",
-    "io.debezium.connector.oracle.OracleConnector": "oracle",
-    "io.debezium.connector.mongodb.MongoDbConnector": "mongodb",
-}
 _SECRET = re.compile(r"passw|secret|token|credential|jaas|salt|api.?key|private", re.IGNORECASE)
 _PROVIDED = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}", re.IGNORECASE)
 _SALT = re.compile(r"(column\.mask\.hash\..+\.with\.salt\.)(.+)")
 _JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-# What Debezium takes when nothing is said; said here, so that the pipeline goes on where the connector stopped.
-_POSTGRES_DEFAULTS = {
-    "slot.name": "debezium",
-    "publication.name": "dbz_publication",
-    "publication.autocreate.mode": "all_tables",
-}
 
 
 @dataclass
@@ -106,8 +91,8 @@ def import_registration(text: str) -> Imported:
     cls = source_class(kind)
     imported = Imported(name)
     given = {key: value for key, value in config.items() if key != "name"}
-    if kind == "postgres":
-        given = _with_postgres_defaults(given, imported)
+    given, notes = cls.take_over(given)
+    imported.notes.extend(notes)
     if config.get("value.converter") == _JSON_CONVERTER:
         given.setdefault("value.converter.schemas.enable", "true")
     flat = _transforms(given, imported)
@@ -135,34 +120,13 @@ def read_registration(text: str) -> tuple[str, dict[str, Any]]:
 
 def _kind(config: Mapping[str, Any]) -> str:
     connector = str(config["connector.class"])
-    # Connect takes a class's simple name too.
-    kind = CONNECTORS.get(connector) or next(
-        (
-            ours
-            for theirs, ours in CONNECTORS.items()
-            if theirs.rpartition(".")[2] in (connector, f"{connector}Connector")
-        ),
-        None,
-    )
-    if kind is None:
-        raise Usage(f"{connector} is no Debezium connector that we know", "known: " + ", ".join(CONNECTORS))
-    if kind not in known("sources"):
-        raise Usage(f"{connector}: there is no source for {kind} yet", "known sources: " + ", ".join(known("sources")))
-    return kind
-
-
-def _with_postgres_defaults(given: dict[str, Any], imported: Imported) -> dict[str, Any]:
-    given = dict(given)
-    plugin = given.pop("plugin.name", "decoderbufs")
-    if plugin == "pgoutput":
-        imported.notes.append("stop the connector before this pipeline starts: a slot has one reader")
-        return {**_POSTGRES_DEFAULTS, **given}
-    old = given.pop("slot.name", _POSTGRES_DEFAULTS["slot.name"])
-    imported.notes.append(
-        f"plugin.name: {plugin} is not read, so its slot {old!r} cannot be gone on with; a new slot of the plug-in"
-        " pgoutput is created and tables are loaded anew. Drop the old slot when it is no longer needed"
-    )
-    return given
+    connectors = {theirs: ours for name in known("sources") for theirs, ours in source_class(name).connectors.items()}
+    for theirs, ours in connectors.items():
+        simple = theirs.rpartition(".")[2]
+        # Connect takes a class's simple name too.
+        if connector in (theirs, simple, simple.removesuffix("Connector")):
+            return ours
+    raise Usage(f"{connector}: there is no source that reads what it reads", "known: " + ", ".join(connectors))
 
 
 # -- transforms ------------------------------------------------------------------------------------

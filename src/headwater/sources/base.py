@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.errors import Usage
@@ -194,6 +195,8 @@ class Source(ABC):
     options_class: ClassVar[builtins.type[SourceOptions]]
     # URL schemes that mean this database.
     schemes: ClassVar[tuple[str, ...]] = ()
+    # Debezium's connectors for this database, and what a pipeline file calls each of them.
+    connectors: ClassVar[Mapping[str, str]] = MappingProxyType({})
     options: Any
     # Where the source may keep what it must know in the next run; None: it keeps nothing.
     files: SourceFiles | None = None
@@ -205,6 +208,11 @@ class Source(ABC):
     @abstractmethod
     def __init__(self, options: Any) -> None:
         """Keeps the options; does no I/O."""
+
+    @staticmethod
+    def take_over(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """A connector's settings, with what Debezium takes when nothing is said; and what people should know."""
+        return dict(config), []
 
     @abstractmethod
     def identity(self) -> str:

@@ -112,14 +112,27 @@ def test_references_to_the_environment_stay_references() -> None:
         ("not json", "not JSON"),
         ('{"name": "x", "config": {}}', "connector.class is missing"),
         ("[]", "connector.class is missing"),
-        ('{"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector"}', "no Debezium connector"),
-        ('{"connector.class": "io.debezium.connector.oracle.OracleConnector"}', "no source for oracle yet"),
+        (
+            '{"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector"}',
+            "known: io.debezium.connector",
+        ),
+        (
+            '{"connector.class": "io.debezium.connector.oracle.OracleConnector"}',
+            "there is no source that reads what it reads",
+        ),
     ],
 )
 def test_what_is_no_registration_is_a_usage_error(text: str, says: str) -> None:
     with pytest.raises(Usage) as error:
         import_registration(text)
     assert says in str(error.value)
+
+
+def test_both_connectors_of_one_source_are_known() -> None:
+    config = {"database.hostname": "h", "database.server.id": "7", "topic.prefix": "shop"}
+    classes = ("io.debezium.connector.mariadb.MariaDbConnector", "MySqlConnector", "MySql")
+    kinds = [import_registration(json.dumps({**config, "connector.class": name})).source["type"] for name in classes]
+    assert kinds == ["mariadb", "mysql", "mysql"]
 
 
 def test_the_verb_writes_the_file_and_says_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

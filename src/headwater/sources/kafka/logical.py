@@ -122,7 +122,7 @@ def _whole(values: pa.Array, divisor: int) -> pa.Array:
 
 
 def _clock(per_second: int) -> Convert:
-    """hours:minutes:seconds with as many digits of the fraction as it has; MySQL's may be negative or long."""
+    """hours:minutes:seconds with as many digits of the fraction as it has; some databases' may be negative or long."""
 
     def convert(values: pa.Array, _schema: Schema) -> pa.Array:
         distinct = values.dictionary_encode()

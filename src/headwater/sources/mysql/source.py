@@ -51,6 +51,10 @@ class MySql(Source):
     type: ClassVar[str] = "mysql"
     options_class: ClassVar[builtins.type[SourceOptions]] = MySqlOptions
     schemes: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
+    connectors: ClassVar[Mapping[str, str]] = {
+        "io.debezium.connector.mysql.MySqlConnector": "mysql",
+        "io.debezium.connector.mariadb.MariaDbConnector": "mariadb",
+    }
 
     def __init__(self, options: MySqlOptions) -> None:
         self.options = options

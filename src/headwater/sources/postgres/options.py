@@ -115,5 +115,5 @@ class PostgresOptions(SourceOptions):
         r"slot\.(max\.retries|retry\.delay\.ms)": "connecting is retried",
         r"xmin\.fetch\.interval\.ms": "source.xmin is null",
         r"schema\.refresh\.mode|internal\..*": "schemas come with the log",
-        r"database\.server\.id": "only MySQL has server ids",
+        r"database\.server\.id": "PostgreSQL has no server ids",
     }

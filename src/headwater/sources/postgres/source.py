@@ -68,6 +68,7 @@ from headwater.sources.postgres.slot import (
     refuse_unusable,
     sender_timeout,
 )
+from headwater.sources.postgres.takeover import take_over
 
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
@@ -86,6 +87,8 @@ class Postgres(Source):
     type: ClassVar[str] = "postgres"
     options_class: ClassVar[builtins.type[SourceOptions]] = PostgresOptions
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
+    connectors: ClassVar[Mapping[str, str]] = {"io.debezium.connector.postgresql.PostgresConnector": "postgres"}
+    take_over = staticmethod(take_over)
 
     def __init__(self, options: PostgresOptions) -> None:
         if options.wal_escrow and options.lsn_flush_mode == "manual":

@@ -6,6 +6,7 @@ Files are parsed, not imported, so a broken or heavy module is judged like any o
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -201,3 +202,17 @@ def test_the_rules_catch_what_they_forbid(module: str, text: str, broken) -> Non
 )
 def test_the_rules_allow_what_they_should(module: str, text: str) -> None:
     assert not [rule for one in imports(module, text) for rule in RULES if rule(one)]
+
+
+def test_a_database_is_one_folder() -> None:
+    words = re.compile(r"mysql|mariadb|binlog", re.IGNORECASE)
+    own = SRC / "headwater" / "sources" / "mysql"
+    beside = [SRC / "headwater" / name for name in BESIDE]
+    named = [
+        f"{path.relative_to(SRC)}: {line.strip()}"
+        for path in sorted(SRC.rglob("*.py"))
+        if own not in path.parents and not any(each in path.parents for each in beside)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if words.search(line)
+    ]
+    assert not named

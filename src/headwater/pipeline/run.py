@@ -15,6 +15,7 @@ from headwater.journal import Journal, JournalReader
 from headwater.journal.locks import lock_file
 from headwater.pipeline.definition import Definition
 from headwater.pipeline.opening import Opening, Stopped
+from headwater.pipeline.reloads import Reloads
 from headwater.pipeline.status import Status, StatusFile
 from headwater.sinks.base import Sink
 from headwater.tail.process import TailProcess, wait_for_tail
@@ -48,6 +49,7 @@ class Run:
         # Where the health endpoint of this run listens, for those who read its status.
         self.endpoint = ""
         self._say = say
+        self._reloads = Reloads(definition.state)
         # Without one, it runs on another machine (`TailRun`), and the journal is all that the two share.
         self._with_tail = with_tail
         self._stopping = False
@@ -169,7 +171,9 @@ class Run:
             opening.start(partial(self._open, spark, opening, tables if lacks is None else lacks, begin, target))
 
     def _missing(self, sink: Sink, tables: list[TableSchema]) -> list[TableSchema]:
-        return [table for table in tables if self._loads and sink.table_position(table) is None]
+        """What the sink does not have, and what somebody wants it to have anew."""
+        anew = self._reloads.of(sink.name)
+        return [t for t in tables if t.table in anew or (self._loads and sink.table_position(t) is None)]
 
     def _open(
         self, spark: Any, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None
@@ -179,16 +183,15 @@ class Run:
         while not opening.ask(self._say):
             opening.settled.set()
             self._pause(opening.patience())
-        load = partial(self._load, spark, name, sink) if self._loads else None
-        if load is not None and tables:
-            load(tables)
+        load = partial(self._load, spark, name, sink)
+        load(tables)
         self._end_if_stopping()
         if opening.position is None:
             # From here on a restart knows that this sink has begun.
             sink.advance(begin)
         position = opening.position or begin
         self.journal.set_consumer(name, position)
-        flow = self._flow(spark, name, sink, load)
+        flow = self._flow(spark, name, sink, load if self._loads else None)
         with self._starting:
             self.flows.append(flow)
             flow.start(position, target)
@@ -232,6 +235,7 @@ class Run:
         self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
 
         def progress(table: str, rows: int) -> None:
+            self._reloads.done(name, table)
             self.status.loaded(name, table, rows)
             self._say(f"{name}: loaded {table}: {rows:,} rows")
             self._end_if_stopping()

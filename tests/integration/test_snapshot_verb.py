@@ -1,7 +1,8 @@
-"""`headwater snapshot`: the way on for a table that the lake cannot follow in its new shape."""
+"""`headwater snapshot`, the way on for a table that the lake cannot follow in its new shape; `headwater plan` tells."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,20 @@ def pipeline(database: Any, tmp_path: Path) -> Iterator[PipelineProcess]:
     process.close()
 
 
+def planned(pipeline: PipelineProcess, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["plan", str(pipeline.file), "--json"]) == 0
+    return {step["table"]: step for step in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
 def test_a_table_that_stopped_is_loaded_anew_and_goes_on(
     database: Any, pipeline: PipelineProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    first = planned(pipeline, capsys)["public.orders"]
+    assert (first["action"], first["bytes"], first["key"]) == ("load", 8192, ["id"])
+    assert first["target"] == str(pipeline.lake / "public" / "orders")
     assert pipeline.available_now() == 0, pipeline.output()
+    assert {step["action"] for step in planned(pipeline, capsys).values()} == {"go on"}
     database.execute(
         "alter table orders alter qty type bigint, drop column note; update orders set qty = 1::bigint << 40"
     )
@@ -40,6 +51,12 @@ def test_a_table_that_stopped_is_loaded_anew_and_goes_on(
 
     assert main(["snapshot", str(pipeline.file), "public.orders"]) == 0
     assert "public.orders will be loaded anew at the next start" in capsys.readouterr().out
+    assert {name: step["action"] for name, step in planned(pipeline, capsys).items()} == {
+        "public.orders": "load anew",
+        "public.items": "go on",
+    }
+    assert main(["plan", str(pipeline.file)]) == 0
+    assert "delta: 2 tables, 1 to load, 8 kB" in capsys.readouterr().out
     assert pipeline.available_now() == 0, pipeline.output()
 
     assert_lake_equals_source(database, pipeline.lake, ["public.orders", "public.items"])

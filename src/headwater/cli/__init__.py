@@ -7,10 +7,24 @@ import sys
 from collections.abc import Sequence
 
 from headwater import __version__
-from headwater.cli import check, dead_letters, demo, doctor, import_, replay, run, slots, snapshot, status, tail, verify
+from headwater.cli import (
+    check,
+    dead_letters,
+    demo,
+    doctor,
+    import_,
+    plan,
+    replay,
+    run,
+    slots,
+    snapshot,
+    status,
+    tail,
+    verify,
+)
 from headwater.errors import HeadwaterError
 
-VERBS = (run, status, tail, check, doctor, slots, verify, snapshot, replay, dead_letters, import_, demo)
+VERBS = (run, status, tail, check, plan, doctor, slots, verify, snapshot, replay, dead_letters, import_, demo)
 
 EPILOG = """\
 exit status: 0 done, 2 usage or configuration, 3 stopped because going on would lose or corrupt data,

@@ -135,6 +135,10 @@ class Sink(ABC):
         """The columns whose values tell one row's changes from another's: their order is kept."""
         return table.event_key
 
+    def target(self, table: TableSchema) -> str:
+        """Where a table goes, in the target's own words; for people."""
+        return table.table
+
     def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
         """Changes that cannot be decoded for this sink, values that fit no lake type as text: raises, unless somebody
         keeps them."""
@@ -238,6 +242,9 @@ class WrappedSink(Sink):
 
     def key(self, table: TableSchema) -> Sequence[str]:
         return self.inner.key(table)
+
+    def target(self, table: TableSchema) -> str:
+        return self.inner.target(table)
 
     def refuse(self, batch: ChangeBatch, error: HeadwaterError) -> None:
         self.inner.refuse(batch, error)

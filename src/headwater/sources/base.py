@@ -259,6 +259,10 @@ class Source(ABC):
     def candidates(self) -> list[TableSchema]:
         """The tables that the patterns choose, whether or not the log carries them yet. For `check`."""
 
+    def sizes(self, tables: Sequence[TableSchema]) -> Mapping[str, int]:
+        """About how many bytes there are of each table to copy, where the server says."""
+        return {}
+
     @abstractmethod
     def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> AbstractContextManager[Snapshot]:
         """A context manager giving a Snapshot of `tables`, cut into chunks for about `tasks` tasks."""

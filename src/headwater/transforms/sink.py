@@ -37,6 +37,9 @@ class TransformedSink(WrappedSink):
     def table_position(self, table: TableSchema) -> Position | None:
         return self.inner.table_position(self._table(table))
 
+    def target(self, table: TableSchema) -> str:
+        return self.inner.target(self._table(table))
+
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         left = self.chain.apply_all(batches)
         target = self._table(table)

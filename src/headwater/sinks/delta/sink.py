@@ -204,6 +204,9 @@ class Delta(Sink):
         changes = write_frame(self._native(table), spark, table, frame, upto)
         return Written(table.table, changes, time.perf_counter() - began)
 
+    def target(self, table: TableSchema) -> str:
+        return str(self.lake.table_uri(table))
+
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         self._require_key(table)
         return self._native(table).load_part(table, rows)

@@ -174,6 +174,9 @@ class Kafka(Sink):
     def takes_log(self) -> bool:
         return True
 
+    def target(self, table: TableSchema) -> str:
+        return f"topic {self._topic(table)}"
+
     def key(self, table: TableSchema) -> Sequence[str]:
         return event_key(self.form.options, table)
 

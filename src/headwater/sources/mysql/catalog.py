@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,15 @@ from information_schema.statistics where index_name = 'PRIMARY' and {where}
 order by table_schema, table_name, seq_in_index
 """
 Captured = Callable[[str, str], bool]
+
+
+def table_bytes(server: Server, tables: Sequence[TableSchema]) -> dict[str, int]:
+    """How much there is of each table, as the server estimates it."""
+    rows = server.dicts(
+        "select table_schema as db, table_name as tbl, data_length as size from information_schema.tables"
+    )
+    wanted = {(table.schema, table.name): table.table for table in tables}
+    return {wanted[row["db"], row["tbl"]]: int(row["size"] or 0) for row in rows if (row["db"], row["tbl"]) in wanted}
 
 
 def describe(

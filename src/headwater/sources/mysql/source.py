@@ -14,7 +14,7 @@ from headwater.sources.base import CopyChunk, Finding, Kept, Log, Snapshot, Sour
 from headwater.sources.copy_log import CopyLog
 from headwater.sources.mysql.binlog import Query
 from headwater.sources.mysql.capture import captured_tables
-from headwater.sources.mysql.catalog import charsets, definitions, describe, flavour
+from headwater.sources.mysql.catalog import charsets, definitions, describe, flavour, table_bytes
 from headwater.sources.mysql.check import check, refuse_settings
 from headwater.sources.mysql.connection import Server, connect, now_microseconds
 from headwater.sources.mysql.history import History, load_history
@@ -110,6 +110,10 @@ class MySql(Source):
 
     def candidates(self) -> list[TableSchema]:
         return self.tables()
+
+    def sizes(self, tables: Sequence[TableSchema]) -> Mapping[str, int]:
+        with connect(self.options) as server:
+            return table_bytes(server, tables)
 
     @contextmanager
     def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Iterator[Snapshot]:

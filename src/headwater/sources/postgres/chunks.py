@@ -38,6 +38,11 @@ def plan_chunks(
     return chunks
 
 
+def table_bytes(connection: psycopg.Connection[Any], tables: Sequence[TableSchema]) -> dict[str, int]:
+    """How much there is to copy of each table."""
+    return {t.table: sum(pages for _oid, pages in _heaps(connection, t)) * PAGE_BYTES for t in tables}
+
+
 def chunk_pages(pages: int, tasks: int) -> int:
     """Pages a chunk, so that all tasks are busy to the end: 1.3 chunks for each would take as long as 2."""
     turns = -(-pages // (CHUNK_PAGES * tasks))

@@ -32,7 +32,7 @@ from headwater.sources.postgres.agreement import advances, beginning, skips
 from headwater.sources.postgres.capture import captured_tables
 from headwater.sources.postgres.catalog import describe
 from headwater.sources.postgres.check import check
-from headwater.sources.postgres.chunks import plan_chunks
+from headwater.sources.postgres.chunks import plan_chunks, table_bytes
 from headwater.sources.postgres.connection import connect, connect_replication, now_microseconds
 from headwater.sources.postgres.examine import examine
 from headwater.sources.postgres.history import (
@@ -167,6 +167,10 @@ class Postgres(Source):
     def candidates(self) -> list[TableSchema]:
         with connect(self.options) as connection:
             return self._candidates(connection)
+
+    def sizes(self, tables: Sequence[TableSchema]) -> Mapping[str, int]:
+        with connect(self.options) as connection:
+            return table_bytes(connection, tables)
 
     @contextmanager
     def snapshot(self, tables: Sequence[TableSchema], tasks: int) -> Iterator[Snapshot]:

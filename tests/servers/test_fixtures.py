@@ -44,3 +44,10 @@ def test_the_spark_session_runs_python_workers_of_this_interpreter(spark: Any) -
     rows = spark.range(1).mapInArrow(whoami, "python string").collect()
 
     assert [row.python for row in rows] == [sys.executable]
+
+
+@pytest.mark.spark
+def test_what_shares_a_costly_fixture_stays_in_one_process(request: pytest.FixtureRequest, spark: Any) -> None:
+    """xdist sends tests of one group to one process, and knows the group by the name alone."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@spark")

@@ -240,5 +240,5 @@ class Delta(Sink):
 
 NO_KEY = (
     "add a primary key, or name key columns in the sink's option keys,"
-    " or set REPLICA IDENTITY FULL at the source and use mode: append"
+    " or use mode: append (PostgreSQL: with REPLICA IDENTITY FULL at the source)"
 )

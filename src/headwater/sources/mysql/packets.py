@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import ssl
+import time
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,23 @@ class Packets:
     def receive(self, timeout: float) -> bool:
         """Take what has come, after waiting for something up to `timeout`; False when nothing did."""
         self._make_room()
-        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
-        if not pending and not select.select([self._socket], [], [], max(0.0, timeout))[0]:
-            return False
-        try:
-            count = self._socket.recv_into(memoryview(self.data.data)[self.end :])
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return False
-        except OSError as error:
-            raise broken(str(error)) from None
-        if not count:
-            raise broken("the server closed the connection")
-        self.end += count
-        return True
+        deadline = time.monotonic() + timeout
+        while True:
+            pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
+            left = max(0.0, deadline - time.monotonic())
+            if not pending and not select.select([self._socket], [], [], left)[0]:
+                return False
+            try:
+                count = self._socket.recv_into(memoryview(self.data.data)[self.end :])
+            except (BlockingIOError, ssl.SSLWantReadError):
+                # Part of a TLS record: something has come, and nothing can be read of it yet.
+                continue
+            except OSError as error:
+                raise broken(str(error)) from None
+            if not count:
+                raise broken("the server closed the connection")
+            self.end += count
+            return True
 
     def _make_room(self) -> None:
         if self.at == self.end:

@@ -62,7 +62,8 @@ class MySql(Source):
         self._charsets: dict[int, str] = {}
         # Definitions at the place where the log is read; None while the log names columns itself.
         self._history: History | None = None
-        self._known = KnownTables(None, ())
+        # From the first opening of the log on: it is opened again after every cut.
+        self._known: KnownTables | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Executors get the options only: connections stay where they were opened."""
@@ -154,7 +155,8 @@ class MySql(Source):
             refuse_unreachable(server, parse_progress(after.resume))
             self._charsets = charsets(server)
             self._history = self._history_at(server, after)
-            self._known = KnownTables(self.files, describe(server, self._captured, self.options.cast))
+            if self._known is None:
+                self._known = KnownTables(self.files, describe(server, self._captured, self.options.cast))
         define = self._define if self._history else None
         return MySqlLog(self.options, after, self._describe, self._find_emptied, define, self._history)
 
@@ -206,7 +208,8 @@ class MySql(Source):
         if not self._captured(found.schema, found.name):
             return None
         schema = self._described(found)
-        self._known.remember(schema)
+        if self._known is not None:
+            self._known.remember(schema)
         return schema
 
     def _described(self, found: TableMap) -> TableSchema:
@@ -237,9 +240,10 @@ class MySql(Source):
 
     def _find_emptied(self, database: str, table: str) -> list[TableSchema]:
         """Captured tables whose rows are gone, and which may be gone themselves."""
+        known = self._known
         if not table:
-            return self._known.of_database(database)
-        found = self._find(database, table) or self._known.find(database, table)
+            return known.of_database(database) if known else []
+        found = self._find(database, table) or (known.find(database, table) if known else None)
         return [found] if found else []
 
     # -- definitions, where the log does not name columns --------------------------------------------

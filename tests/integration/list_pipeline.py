@@ -38,7 +38,11 @@ class Pipeline:
         source = make_source(self.database, **{**self.options, **options})
         sink = SimpleNamespace(position=lambda: self.position)
         definition: Any = SimpleNamespace(
-            source=source, sinks={"sink": sink}, journal=self.journal.place, tail_folder=self.folder
+            source=source,
+            sinks={"sink": sink},
+            journal=self.journal.place,
+            state=self.folder,
+            tail_folder=self.folder,
         )
         run = Run(definition)
         begin, _positions = run._prepare()

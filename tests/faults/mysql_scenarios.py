@@ -14,7 +14,7 @@ from headwater.options import Secret
 from headwater.sources.mysql.connection import Server
 from headwater.sources.mysql.log import start_dump
 from headwater.sources.mysql.options import MySqlOptions
-from headwater.sources.mysql.position import parse_mariadb
+from headwater.sources.mysql.state import written
 from headwater.testing import wait_until
 from headwater.testing.mysql import MySqlServer
 from headwater.testing.pipeline import PipelineProcess
@@ -30,20 +30,26 @@ scenario = MYSQL.add
 def replica_of(stage: MySqlStage) -> Iterator[MySqlServer]:
     """A second server that follows the first by GTID, from its first transaction on."""
     primary = stage.server
-    replica = MySqlServer(settings={**SETTINGS, "server-id": "2"})
+    replica = MySqlServer(primary.binaries, settings={**SETTINGS, "server-id": "2"})
     stage.also_close(replica)
     replica.start()
+    by_gtid = "master_use_gtid = slave_pos"
+    if not primary.binaries.mariadb:
+        # It has transactions of its own from when it was made; the password goes encrypted with the server's key.
+        replica.execute("reset master")
+        by_gtid = "master_auto_position = 1, get_master_public_key = 1"
     replica.execute(
         f"change master to master_host = '127.0.0.1', master_port = {primary.port}, master_user = '{ROLE}',"
-        f" master_password = '{SECRET}', master_use_gtid = slave_pos, master_connect_retry = 1",
+        f" master_password = '{SECRET}', {by_gtid}, master_connect_retry = 1",
         "start slave",
     )
     yield replica
 
 
 def caught_up(primary: MySqlServer, replica: MySqlServer) -> bool:
-    written = primary.execute("select @@global.gtid_binlog_pos")[0][0]
-    return bool(replica.execute("select @@global.gtid_slave_pos")[0][0] == written)
+    names = ("gtid_binlog_pos", "gtid_slave_pos") if primary.binaries.mariadb else ("gtid_executed", "gtid_executed")
+    there, here = (s.execute(f"select @@global.{n}") for s, n in zip((primary, replica), names, strict=True))
+    return there == here
 
 
 @scenario(slow=True)
@@ -135,7 +141,7 @@ def another_replica_takes_our_id(stage: MySqlStage) -> None:
     options = MySqlOptions(url=Secret(stage.server.url()), client=CLIENT)
     rival = Server(options)
     stage.also_close(rival)
-    start_dump(rival, options, parse_mariadb(str(rival.value("select @@global.gtid_binlog_pos"))))
+    start_dump(rival, options, written(rival))
 
 
 # -- accounts ----------------------------------------------------------------------------------------

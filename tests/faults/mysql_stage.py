@@ -1,4 +1,4 @@
-"""MariaDB on the stage: its account and load, its log by GTID, a replica to fail over to."""
+"""MariaDB, or MySQL, on the stage: its account and load, its log by GTID, a replica to fail over to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from tests.faults.stage import ROLE, SECRET, Stage
 
-from headwater.sources.mysql.position import parse_mariadb
+from headwater.options import Secret
+from headwater.sources.mysql import MySql
+from headwater.sources.mysql.options import MySqlOptions
 from headwater.testing.mysql import MySqlServer
 from headwater.testing.mysql_load import MySqlLoad
 from headwater.testing.proxy import TcpProxy
@@ -51,7 +53,8 @@ class MySqlStage(Stage):
         self.execute("create database shop")
         self.execute(f"create user {ROLE} identified by '{SECRET}'")
         self.execute(f"grant select, reload, replication slave, replication client on *.* to {ROLE}")
-        self.execute(f"grant replication master admin on *.* to {ROLE}")
+        if self.server.binaries.mariadb:
+            self.execute(f"grant replication master admin on *.* to {ROLE}")
         with self.server.connect("shop") as connection:
             load = MySqlLoad(connection, self.seed, keys=80)
             load.create()
@@ -76,7 +79,7 @@ class MySqlStage(Stage):
             return [dict(zip(names, map(_lake_value, row), strict=True)) for row in cursor.fetchall()]
 
     def end(self) -> int:
-        return parse_mariadb(str(self.execute("select @@global.gtid_binlog_pos")[0][0])).coordinate
+        return MySql(MySqlOptions(url=Secret(self.server.url()))).end()
 
     def stop_server(self) -> None:
         self.server.stop()

@@ -17,6 +17,7 @@ from tests.faults.stage import ROLE, SECRET, Stage
 
 from headwater.testing import PostgresServer
 from headwater.testing.mysql import MySqlServer
+from headwater.testing.mysql_binaries import mysql_binaries
 from headwater.testing.proxy import TcpProxy
 
 pytestmark = [pytest.mark.fault, pytest.mark.server, pytest.mark.timeout(600)]
@@ -68,7 +69,9 @@ def stage(server: PostgresServer, request: pytest.FixtureRequest, tmp_path) -> I
 @pytest.fixture
 def mysql_stage(tmp_path) -> Iterator[MySqlStage]:
     """With a server of its own, which starts in a second: failed over, purged, reset."""
-    with MySqlServer(settings=SETTINGS) as server, TcpProxy(server.port) as proxy:
+    version = os.environ.get("HEADWATER_TEST_MYSQL")
+    binaries = mysql_binaries(version) if version else None
+    with MySqlServer(binaries, settings=SETTINGS) as server, TcpProxy(server.port) as proxy:
         made = MySqlStage(server, proxy, tmp_path, SEED)
         yield made
         made.close()

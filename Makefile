@@ -59,10 +59,11 @@ test-oracle: $(VENV)/.dev ## Every case against real Debezium, event by event (a
 	$(BIN)/pytest $(PARALLEL) --timeout=600 $(ARGS) tests/oracle
 
 .PHONY: test-mysql
-test-mysql: $(VENV)/.dev ## All MySQL tests, on MariaDB 10.11, 11.4 and MySQL 8.0 (fetches 149 and 553 MB)
+test-mysql: $(VENV)/.dev ## All MySQL tests and faults, on MariaDB 10.11, 11.4 and MySQL 8.0 (fetches 149 and 553 MB)
 	@for version in mariadb-10.11 mariadb-11.4 mysql-8.0; do \
 	  echo "== $$version"; \
-	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest -q -k mysql -m server $(ARGS) tests/integration || exit 1; \
+	  HEADWATER_TEST_MYSQL=$$version $(BIN)/pytest $(PARALLEL) -q -k mysql -m server --timeout=0 $(ARGS) \
+	    tests/integration tests/faults || exit 1; \
 	done
 
 .PHONY: test-kafka

@@ -239,6 +239,9 @@ def server_error(error: pymysql.Error, where: Address) -> HeadwaterError:
             )
         case 1227 | 1142 | 1044 | 1370:
             return Refused(f"{where}: {text}", f"grant … to {where.user};   -- `headwater check` lists what is missing")
+        case ER.NO_SUCH_TABLE:
+            # We only ask for tables that were there a moment ago.
+            return Retry(f"a table was dropped or renamed meanwhile: {text}")
         case _ if code in _FOR_NOW:
             return Unreachable(f"{where} does not take us now", cause=text)
     return Usage(f"{where}: {text} (error {code})")

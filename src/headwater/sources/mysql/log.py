@@ -17,7 +17,7 @@ from headwater.event import Chunk, Position, TableSchema
 from headwater.sources.base import Log
 from headwater.sources.mysql import kernels
 from headwater.sources.mysql.binlog import Query
-from headwater.sources.mysql.connection import Server, connect, replica_id, server_error
+from headwater.sources.mysql.connection import Refused, Server, connect, replica_id, server_error
 from headwater.sources.mysql.frames import ChunkBuilder, Define, Describe, Find
 from headwater.sources.mysql.history import History
 from headwater.sources.mysql.options import MySqlOptions
@@ -91,6 +91,10 @@ class MySqlLog(Log):
                 # The password was right: it has let us in. What the server says is that of a wrong one.
                 raise dump_error(code, str(text), progress) from error
             raise server_error(error, self._server.address) from error
+        except Refused as error:
+            # It has let us in, and does not let us look who else reads.
+            self._server.close()
+            raise dump_error(ER.SPECIFIC_ACCESS_DENIED_ERROR, error.what, progress) from error
         except BaseException:
             self._server.close()
             raise

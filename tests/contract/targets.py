@@ -6,6 +6,7 @@ A new sink gets the whole suite by adding its Target here; `test_every_sink_has_
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -14,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -160,6 +162,8 @@ def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True, decode
         if topic not in known:
             return []
         partitions = list(known[topic].partitions)
+        if committed:
+            wait_settled(kafka, [TopicPartition(topic, partition) for partition in partitions])
         found: dict[int, list[Record]] = {partition: [] for partition in partitions}
         open_ = set(partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
@@ -176,6 +180,20 @@ def read_topic(kafka: KafkaServer, topic: str, *, committed: bool = True, decode
     finally:
         consumer.close()
     return [record for partition in partitions for record in found[partition]]
+
+
+def wait_settled(kafka: KafkaServer, places: list[TopicPartition]) -> None:
+    """A commit is promised when the coordinator has it; the partitions get their marks a moment later, and readers see
+    nothing before. A transaction that somebody left open is not waited for longer than this."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    deadline = time.monotonic() + 10
+
+    def ends(level: IsolationLevel) -> list[int]:
+        asked = admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), isolation_level=level)
+        return [int(asked[place].result().offset) for place in places]
+
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _record(message: Any, decode: Decode) -> Record:

@@ -382,7 +382,9 @@ def test_a_failover_to_a_replica_is_followed_by_gtid(own: MySqlServer) -> None:
     with MySqlServer(own.binaries, {"server-id": "8"}) as replica:
         replicate(own, replica)
         own.execute("insert into shop.t values (2)", "flush binary logs", "insert into shop.t values (3)")
-        wait_until(lambda: replica.execute("select count(*) from shop.t") == [(3,)], 30, "the replica caught up")
+        there = "select count(*) from information_schema.tables where table_schema = 'shop' and table_name = 't'"
+        wait_until(lambda: replica.execute(there) == [(1,)], 60, "the replica has the table")
+        wait_until(lambda: replica.execute("select count(*) from shop.t") == [(3,)], 60, "the replica caught up")
         own.stop()
         replica.execute("stop slave", "insert into shop.t values (4)")
         moved = source_of(replica, "shop")

@@ -123,22 +123,6 @@ def test_tables_that_are_dropped_before_anything_was_read_of_them_are_known(
     assert sorted((row["op"], row["table"]) for row in found) == [("t", f"{schema}.t"), ("t", f"{schema}.u")]
 
 
-def test_a_log_that_nobody_holds_yet_begins_where_it_was_first_begun(
-    mysql: MySqlServer, schema: str, tmp_path: Path
-) -> None:
-    mysql.execute(f"create table {schema}.t (id int primary key)")
-    files = Journal(tmp_path / "journal").source
-    first, second = source_of(mysql, schema), source_of(mysql, schema)
-    first.files = second.files = files
-    begin = first.prepare(None)
-    # A table may have been loaded here, and the run killed.
-    mysql.execute(f"insert into {schema}.t values (1)")
-
-    assert second.prepare(None) == begin
-    with reading(second, second.prepare(None)) as log:
-        assert [row["after"]["id"] for row in changes(second, log)] == [1]
-
-
 def test_an_online_migration_s_swap_of_tables_is_followed(mysql: MySqlServer, schema: str) -> None:
     mysql.execute(f"create table {schema}.t (id int primary key, a int)")
     source = source_of(mysql, schema, tables=[f"{schema}.t"])

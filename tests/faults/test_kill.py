@@ -45,6 +45,7 @@ def test_after_kills_of_workers_and_of_the_jvm_the_lake_equals_the_source(stage)
         assert stage.pipeline.running(), stage.pipeline.output()[-3000:]
         assert stage.pipeline.kill_jvm()
         assert stage.pipeline.wait(60) == 1, stage.pipeline.output()[-3000:]
+        assert "headwater: Spark's JVM has ended" in stage.pipeline.output()
     stage.require_equal()
 
 

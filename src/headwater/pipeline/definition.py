@@ -72,7 +72,7 @@ class PipelineOptions:
     name: str = option(help="name of the pipeline; also the default topic prefix")
     source: Mapping[str, Any] = option(help="where changes come from: `type` and its options")
     sinks: list[Any] = option(help="where changes go: a list, each with `type` and its options")
-    state: str = option(".headwater/{name}", help="folder for the journal and Spark's checkpoints")
+    state: str = option(".headwater/{name}", help="folder for the journal, the status and logs")
     journal: str = option(
         "", help="where the journal lies when not in `state`: s3://bucket/prefix, kafka://broker:port/topic"
     )
@@ -90,6 +90,12 @@ class PipelineOptions:
     )
     batch_max_bytes: int = option(
         96 << 20, help="raw bytes of log in one micro-batch: more means fewer, larger commits and more memory"
+    )
+    batch_min_ms: int = option(
+        100, help="a batch begins at most this often: what comes meanwhile goes into one commit instead of many"
+    )
+    batch_driver_bytes: int = option(
+        1 << 20, help="up to this much log is delivered by the driver itself, without a Spark job; 0: always by a job"
     )
     transforms: list[Any] = option([], help="what happens on the way: a list, each with `type` and its options")
     health: Mapping[str, Any] = option({}, help="the endpoint with /health, /ready and /metrics: host, port, enabled")
@@ -109,6 +115,8 @@ class Definition:
     journal: str
     limits: Limits
     batch_max_bytes: int
+    batch_min_ms: int
+    batch_driver_bytes: int
     spark: Mapping[str, str]
     # How events look, for sinks that carry events; and what happens to changes and events on the way.
     debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
@@ -165,6 +173,8 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
         journal=open_storage(options.journal or str(Path(options.state) / "journal")).place,
         limits=_limits(options),
         batch_max_bytes=options.batch_max_bytes,
+        batch_min_ms=options.batch_min_ms,
+        batch_driver_bytes=options.batch_driver_bytes,
         spark={str(key): _spark_text(value) for key, value in options.spark.items()},
         debezium=debezium,
         transforms=chain,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.errors import HeadwaterError, Retry, Stop
 from headwater.event import Position, TableSchema
@@ -18,12 +18,10 @@ from headwater.pipeline.opening import Opening, Stopped
 from headwater.pipeline.reloads import Reloads
 from headwater.pipeline.status import Status, StatusFile
 from headwater.sinks.base import Sink
+from headwater.spark.flow import LoadTables, SinkFlow
+from headwater.spark.load import load_tables
+from headwater.spark.work import Work
 from headwater.tail.process import TailProcess, wait_for_tail
-
-if TYPE_CHECKING:
-    from headwater.spark.delivery import LoadTables
-    from headwater.spark.flow import SinkFlow
-    from headwater.spark.session import Session
 
 WATCH_SECONDS = 0.1
 # A table that is rewritten under the snapshot this often is being rewritten all the time.
@@ -34,7 +32,7 @@ class Run:
     """One run of a pipeline. `stop` may be called from a signal handler."""
 
     # log -> journal            one tail process, raw frames
-    # journal -> slices         the stream carries places, not rows
+    # journal -> slices         places in the journal, not rows
     # slices -> changes -> sink one task per table group, decoded where they are written
     # sink's position -> consumer -> confirmed by the tail
 
@@ -46,6 +44,7 @@ class Run:
         self.status = Status()
         self.openings: list[Opening] = []
         self.flows: list[SinkFlow] = []
+        self.work = Work()
         # Where the health endpoint of this run listens, for those who read its status.
         self.endpoint = ""
         self._say = say
@@ -54,7 +53,6 @@ class Run:
         self._with_tail = with_tail
         self._stopping = False
         self._loading = threading.Lock()
-        self._starting = threading.Lock()
         self._settled = False
 
     def stop(self) -> None:
@@ -160,34 +158,30 @@ class Run:
                 self.journal.remove_consumer(name)
 
     def _start(self, begin: Position, openings: list[Opening], tail: TailProcess | None, target: int | None) -> None:
-        """Spark, then every sink in a thread of its own: what it lacks is loaded, and its stream begins."""
-        definition = self.definition
-        tables = definition.source.tables()
-        spark = self._start_spark(tables)
+        """Those who work, then every sink in a thread of its own: what it lacks is loaded, and its stream begins."""
+        tables = self.definition.source.tables()
+        self.work = self._workers(tables)
         missing = {opening.name: self._missing(opening.sink, tables) for opening in openings if opening.answered}
-        if not any(missing.values()):
-            self._warm_workers(spark)
+        self._end_if_stopping()
         if tail is not None:
             wait_for_tail(self.journal, tail)
         self.openings = openings
         for opening in openings:
             lacks = missing.get(opening.name)
-            opening.start(partial(self._open, spark, opening, tables if lacks is None else lacks, begin, target))
+            opening.start(partial(self._open, opening, tables if lacks is None else lacks, begin, target))
 
     def _missing(self, sink: Sink, tables: list[TableSchema]) -> list[TableSchema]:
         """What the sink does not have, and what somebody wants it to have anew."""
         anew = self._reloads.of(sink.name)
         return [t for t in tables if t.table in anew or (self._loads and sink.table_position(t) is None)]
 
-    def _open(
-        self, spark: Any, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None
-    ) -> None:
+    def _open(self, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None) -> None:
         """In the sink's own thread: those of the tables that it does not have are loaded, then it streams."""
         name, sink = opening.name, opening.sink
         while not opening.ask(self._say):
             opening.settled.set()
             self._pause(opening.patience())
-        load = partial(self._load, spark, name, sink)
+        load = partial(self._load, name, sink)
         load(tables)
         self._end_if_stopping()
         if opening.position is None:
@@ -195,42 +189,42 @@ class Run:
             sink.advance(begin)
         position = opening.position or begin
         self.journal.set_consumer(name, position)
-        flow = self._flow(spark, name, sink, load if self._loads else None)
-        with self._starting:
-            self.flows.append(flow)
-            flow.start(position, target)
-            flow.wait_started()
+        flow = self._flow(name, sink, load if self._loads else None)
+        flow.start(position, target)
+        self.flows.append(flow)
 
     @property
     def _loads(self) -> bool:
         return bool(self.definition.source.options.snapshot != "no_data")
 
-    def _start_spark(self, tables: list[TableSchema]) -> Session:
-        from headwater.spark.session import start_session
+    def _workers(self, tables: list[TableSchema]) -> Work:
+        """Spark, which starts in the background: what is small need not wait for it."""
+        from headwater.spark.jobs import SparkJobs, warm_workers
+        from headwater.spark.session import Session, StartingSession, start_session
 
-        self.status.phase = "starting Spark"
         definition = self.definition
+        sinks = list(definition.sinks.values())
+        needed = {k: v for sink in sinks for k, v in sink.spark_settings(tables).items()}
+        settings = {**needed, **definition.spark}
+
+        def start() -> Session:
+            spark = start_session(definition.name, settings, definition.state / "spark.log")
+            # The first job would wait seconds for imports and kernels.
+            warming = partial(warm_workers, spark, definition.source.type, sinks)
+            threading.Thread(target=warming, daemon=True).start()
+            return spark
+
+        session = StartingSession(start, settings)
         # Kernels that are not compiled yet (11 s, once per installation) are compiled here, while the JVM
         # starts, and not in every worker at the same time.
-        compiling = threading.Thread(target=definition.source.warm_up)
-        compiling.start()
-        settings = {k: v for sink in definition.sinks.values() for k, v in sink.spark_settings(tables).items()}
-        spark = start_session(definition.name, {**settings, **definition.spark}, definition.state / "spark.log")
-        compiling.join()
-        self._end_if_stopping()
-        return spark
+        definition.source.warm_up()
+        if needed:
+            # Tables that only Spark can write: nobody else may touch them meanwhile.
+            self.status.phase = "starting Spark"
+            session.get()
+        return SparkJobs(session, definition.batch_driver_bytes)
 
-    def _warm_workers(self, spark: Session) -> None:
-        """The first batch would wait seconds for imports and kernels; a load brings them in by itself.
-
-        Beside what comes next: starting a query takes Spark as long as this."""
-        from headwater.spark.work import warm_workers
-
-        sinks = list(self.definition.sinks.values())
-        warming = partial(warm_workers, spark, self.definition.source.type, sinks)
-        threading.Thread(target=warming, daemon=True).start()
-
-    def _load(self, spark: Session, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
+    def _load(self, name: str, sink: Sink, wanted: list[TableSchema]) -> None:
         """Copy tables that a sink does not have yet."""
         wanted = self._missing(sink, wanted)
         if not wanted:
@@ -248,7 +242,7 @@ class Run:
             try:
                 # One at a time: a snapshot is the source's, and there is one source.
                 with self._loading:
-                    self._copy_tables(spark, sink, wanted, progress)
+                    load_tables(self.work, self.definition.source, sink, wanted, progress, self._say)
                 break
             except Retry as error:
                 # Truncated or rewritten under the snapshot, or the connection that held it broke.
@@ -262,26 +256,17 @@ class Run:
         if self._settled:
             self.status.phase = "streaming"
 
-    def _copy_tables(
-        self, spark: Session, sink: Sink, tables: list[TableSchema], progress: Callable[[str, int], None]
-    ) -> None:
-        from headwater.spark.load import load_tables
-
-        load_tables(spark, self.definition.source, sink, tables, progress, self._say)
-
-    def _flow(self, spark: Session, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
-        from headwater.spark.flow import SinkFlow
-
+    def _flow(self, name: str, sink: Sink, load: LoadTables | None) -> SinkFlow:
         return SinkFlow(
-            spark,
             name,
             sink,
             self.journal,
+            self.work,
             load=load,
             on_batch=partial(self.status.batch, name),
             say=self._say,
             max_bytes=self.definition.batch_max_bytes,
-            checkpoint=self.definition.state / "checkpoints" / name,
+            min_seconds=self.definition.batch_min_ms / 1000,
         )
 
     def _end_if_stopping(self) -> None:
@@ -302,12 +287,13 @@ class Run:
             self.status.beat = time.time()
             if tail is not None:
                 tail.ensure()
+            self.work.check()
             self._settle()
             for opening in self.openings:
                 opening.raise_error()
             for flow in list(self.flows):
-                if not flow.active and (failure := flow.failure()) is not None:
-                    raise failure
+                if not flow.active and flow.error is not None:
+                    raise flow.error
             if not any(opening.is_alive() for opening in self.openings) and not any(f.active for f in self.flows):
                 self._raise_drift()
                 return

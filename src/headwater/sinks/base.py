@@ -91,7 +91,7 @@ class Sink(ABC):
         return []
 
     def warm_up(self) -> None:
-        """Load what `write` needs, on an executor: the first batch should not wait for it."""
+        """Load what `write` needs, wherever it will run: the first batch should not wait for it."""
         self.position()
 
     @abstractmethod
@@ -111,7 +111,8 @@ class Sink(ABC):
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         """Apply `batches` (in commit order, newest schema = `table`) and remember `upto`, together.
 
-        Runs on an executor; one task at a time owns a table. Called again with the same or older changes
+        Runs on an executor, or for a small batch on the driver, where other tables are written beside it by other
+        threads; one task at a time owns a table. Called again with the same or older changes
         after a crash: what is at or before the table's own position must have no second effect. Raise Retry for
         what passes by itself, Rejected for a record that will never fit, Drift for a table that will not in this
         shape."""

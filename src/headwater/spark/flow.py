@@ -1,175 +1,155 @@
-"""One sink's streaming query: slices in, the sink written on executors, its position advanced on the driver."""
+"""One sink's flow: what the journal has, batch by batch, into the sink, and the sink's position back to the journal.
+
+A loop of our own and not a streaming query: positions are the sink's, so Spark's checkpoint would say nothing, and its
+planner, its logs and its jobs would be most of what a small batch waits for (docs/decisions/0011).
+"""
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from collections.abc import Callable, Sequence
 
 from headwater.errors import Drift, HeadwaterError, Retry
-from headwater.event import Position, TableSchema
-from headwater.journal import Journal
+from headwater.event import ORIGIN, Position, TableSchema
+from headwater.failpoints import failpoint
+from headwater.journal import Journal, JournalReader
 from headwater.sinks.base import Sink
-from headwater.spark.delivery import Delivery, LoadTables, OnBatch
-from headwater.spark.rows import arrow_schema, table_schema
-from headwater.spark.slice_stream import SliceSource
-from headwater.spark.slices import Slice
-from headwater.spark.work import FRAME, RESULT, UNLOADED, apply_slices, changes_of_table, error_from_json
+from headwater.spark.slices import Slice, admit_bytes, idle_slice, plan_by_table
+from headwater.spark.stopped import StoppedTables
+from headwater.spark.whole_log import Unloaded, WholeLog
+from headwater.spark.work import FRAME, UNLOADED, JobFailed, Result, Work
 
+# Between two looks at the journal, which cost 0.1 ms with the waking up.
+POLL_SECONDS = 0.01
 # A sink that fails for a moment is tried again; longer each time, up to this.
-MAX_BACKOFF_SECONDS = 30.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
 # A batch that Spark cannot run this often in a row will not run by itself.
-MAX_SPARK_FAILURES = 3
-# Spark gives a new planner ten seconds to answer, which a busy machine may need for several minutes.
-LATE_PLANNER, MAX_LATE_PLANNERS = "Python worker failed to connect back", 20
+MAX_JOB_FAILURES = 3
 
-# What Spark says of a query that has no planner yet, and how long that is worth waiting for.
-INITIALIZING = "Initializing "
-START_SECONDS = 20.0
-
-SESSION_KEYS = ("spark.jars.packages", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+OnBatch = Callable[[dict[str, int], int], None]
+LoadTables = Callable[[list[TableSchema]], None]
 
 
-class SinkFlow(Delivery):
-    """Drives one sink from the journal. Errors are kept in `error`; the query ends when there is one."""
+class SinkFlow:
+    """Drives one sink from the journal, in a thread. `load` copies tables that the sink has never seen."""
 
-    # slices (one row a task) -> mapInArrow: decode, write each table with its position -> results
+    # journal -> slices                               cut by table, here
+    # slices -> decode, write each table with its position   `work`: a Spark job, or here when there is little
     # results -> position of the sink as a whole -> consumer position -> (tail) confirm
 
     def __init__(
         self,
-        spark: SparkSession,
         name: str,
         sink: Sink,
         journal: Journal,
+        work: Work,
         *,
         load: LoadTables | None,
         on_batch: OnBatch,
         say: Callable[[str], None],
         max_bytes: int,
-        checkpoint: Path,
+        min_seconds: float,
     ) -> None:
-        super().__init__(name, sink, journal, load=load, on_batch=on_batch, say=say)
-        self.spark = spark
+        self.name = name
+        self.sink = sink
+        self.journal = journal
+        # How far every table is that has not stopped.
+        self.position = ORIGIN
+        self.stopped = StoppedTables()
+        # What the sink said when it was last tried in vain; empty when it goes well.
+        self.trouble = ""
+        # Attempts at a batch that failed.
+        self.failures = 0
+        # Why this flow has ended, if it did not end well.
         self.error: HeadwaterError | None = None
+        self._work = work
+        self._load = load
+        self._on_batch = on_batch
+        self._say = say
         self._max_bytes = max_bytes
-        self._checkpoint = checkpoint
-        # What sinks may ask of the session: whether it was started with what they need.
-        self._settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if key in SESSION_KEYS}
-        self._query: StreamingQuery | None = None
-        self._busy = threading.Lock()
-        self._stopping = False
+        self._min_seconds = min_seconds
         self._target: int | None = None
-        # Since the last batch that went well.
-        self._starts = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headwater {name}", daemon=True)
 
     def start(self, after: Position, target: int | None) -> None:
         """Run from `after`; with `target`, until everything received up to there is delivered."""
-        # Positions are stored with the data; a checkpoint older or newer than them would only confuse.
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self.position = after
-        self._target = target
-        self._starts += 1
-        self.spark.dataSource.register(SliceSource)
-        stream = (
-            self.spark.readStream.format("headwater_slices")
-            .option("journal", self.journal.place)
-            .option("after", after.to_json())
-            .option("tasks", "1" if self.sink.takes_log() else str(self.spark.sparkContext.defaultParallelism))
-            .option("max_bytes", str(self._max_bytes))
-        )
-        if target is not None:
-            stream = stream.option("target", str(target))
-        writer = (
-            stream.load()
-            .writeStream.queryName(f"headwater {self.name}")
-            .foreachBatch(self._batch)
-            .option("checkpointLocation", str(self._checkpoint))
-        )
-        self._query = (writer.trigger(availableNow=True) if target is not None else writer).start()
-
-    def wait_started(self) -> None:
-        """Until Spark has made its planner, or given up. It gives a planner ten seconds: several at a time, on a busy
-        machine, would all come too late."""
-        deadline = time.monotonic() + START_SECONDS
-        while self._query is not None and self._query.isActive and time.monotonic() < deadline:
-            if not self._query.status["message"].startswith(INITIALIZING):
-                return
-            time.sleep(0.05)
+        self.position, self._target = after, target
+        self._thread.start()
 
     @property
     def active(self) -> bool:
-        try:
-            return self._query is not None and self._query.isActive
-        except (Py4JError, OSError):
-            # The JVM is gone.
-            return False
-
-    def failure(self) -> HeadwaterError | None:
-        """Why the query ended, if it did not end well."""
-        if self.error is not None:
-            return self.error
-        failed: Any = self._query.exception() if self._query is not None else None
-        if failed is None or self._stopping:
-            return None
-        # Spark puts a report on its query below the reason.
-        reason = str(failed).partition("\n=== ")[0]
-        if self._starts < (MAX_LATE_PLANNERS if LATE_PLANNER in reason else MAX_SPARK_FAILURES):
-            self._worry(f"the Spark query ended; starting it again: {reason[:500]}")
-            self.start(self.position, self._target)
-            return None
-        return HeadwaterError(f"the Spark query of sink {self.name!r} failed", cause=reason[:2000])
+        return self._thread.is_alive()
 
     def stop(self) -> None:
-        """After the batch that is under way: stopping Spark in the middle of one leaves a mess."""
-        self._stopping = True
-        with self._busy:
-            # The batch under way is done; one that Spark begins from here on returns at once.
-            pass
-        # Not under the lock: Spark waits for its thread, which may be waiting for the lock with the next batch.
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        """After the batch that is under way."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
-    # ----------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------
 
-    def _batch(self, slices: DataFrame, _batch_id: int) -> None:
-        with self._busy:
-            if self._stopping:
-                return
+    def _run(self) -> None:
+        try:
+            self._follow(JournalReader(self.journal))
+        except HeadwaterError as error:
+            self.error = error
+        except Exception as error:
+            self.error = HeadwaterError(f"sink {self.name!r} failed", cause=repr(error)[:2000])
+            self.error.__cause__ = error
+
+    def _follow(self, index: JournalReader) -> None:
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            # Asked before the journal: what was received by then is in it.
+            finished = self._target is not None and self._received() >= self._target
             try:
-                self._run(slices)
-            except HeadwaterError as error:
-                self.error = error
-                raise
+                index.refresh()
+            except Retry as error:
+                self._worry(str(error))
+                self._stopping.wait(FIRST_BACKOFF_SECONDS)
+                continue
+            if index.end > self.position:
+                self._deliver(self._plan(index))
+                index.forget(self.position)
+                # Whatever comes meanwhile goes into one commit: many small ones make many small files.
+                self._stopping.wait(self._min_seconds - (time.monotonic() - began))
+            elif finished:
+                return
+            else:
+                self._stopping.wait(POLL_SECONDS)
 
-    def _run(self, slices: DataFrame) -> None:
-        """Once, or again and again while the sink says that it will pass."""
-        backoff, failures = 0.5, 0
+    def _received(self) -> int:
+        return max(self.position.commit, int(self.journal.status().get("received", 0)))
+
+    def _plan(self, index: JournalReader) -> list[Slice]:
+        """One batch, cut for whoever works on it."""
+        after = self.position
+        upto = admit_bytes(index.between(after, index.end), index.end, self._max_bytes)
+        blocks = index.between(after, upto)
+        if not blocks:
+            return [idle_slice(self.journal, after, upto)]
+        tasks = 1 if self.sink.takes_log() else self._work.parallel
+        return plan_by_table(self.journal, blocks, after, upto, tasks)
+
+    def _deliver(self, slices: Sequence[Slice]) -> None:
+        """Once, or again and again while the sink says that it will pass: a second attempt has no second effect."""
+        backoff, jobs_failed = FIRST_BACKOFF_SECONDS, 0
         while True:
             try:
                 self._once(slices)
                 return
             except Retry as error:
                 self.failures += 1
-                if self._stopping:
-                    raise
+                jobs_failed = jobs_failed + 1 if isinstance(error, JobFailed) else 0
+                if jobs_failed == MAX_JOB_FAILURES:
+                    raise HeadwaterError(
+                        f"Spark cannot run a batch of sink {self.name!r}", cause=error.cause
+                    ) from error
                 self._worry(str(error))
-            except PySparkException as error:
-                # Spark itself, e.g. a worker that died over and over: a second attempt has no second effect.
-                self.failures += 1
-                failures += 1
-                if self._stopping or failures >= MAX_SPARK_FAILURES:
-                    raise
-                self._worry(f"Spark failed to run a batch; trying again: {str(error)[:500]}")
-            time.sleep(backoff)
+            if self._stopping.wait(backoff):
+                return
             backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
     def _worry(self, text: str) -> None:
@@ -178,45 +158,74 @@ class SinkFlow(Delivery):
             self._say(f"{self.name}: {text}")
         self.trouble = text
 
-    def _once(self, slices: DataFrame) -> None:
+    # -- one batch -----------------------------------------------------------------------------------
+
+    def _once(self, slices: Sequence[Slice]) -> None:
         if self.sink.takes_log():
             # One slice: the whole log of this batch.
-            for row in slices.collect():
-                self.write_log(Slice.from_json(row.slice))
+            self._write_log(slices[0])
             return
+        upto = slices[0].upto
         stopped = tuple(self.stopped.at)
-        work = apply_slices(self.sink, self._settings, load_first=self._load is not None, stopped=stopped)
-        results = slices.mapInArrow(work, RESULT).collect()
-        errors = [(row.table, error_from_json(row.error)) for row in results if row.error]
-        if serious := [error for _table, error in errors if not isinstance(error, Drift)]:
-            # What a person must decide goes before what passes by itself.
-            raise min(serious, key=lambda error: isinstance(error, Retry))
-        for table, error in errors:
-            self.stop_table(table, error)
-        unloaded = [TableSchema.from_json(row.upto) for row in results if row.note == UNLOADED]
+        results = self._work.apply(self.sink, slices, load_first=self._load is not None, stopped=stopped)
+        self._raise_or_stop(results)
+        unloaded = [TableSchema.from_json(result.schema) for result in results if result.note == UNLOADED]
         if unloaded and self._load is not None:
             self._load(unloaded)
             self._once(slices)
             return
-        done = [row for row in results if not row.note]
-        if not done:
-            return
-        upto = max(Position.from_json(row.upto) for row in done)
-        changed = {row.table: row.changes for row in done if row.table}
-        for row in results:
-            if row.note == FRAME:
+        changed = {result.table: result.changes for result in results if not result.note and not result.error}
+        for result in results:
+            if result.note == FRAME:
+                table = TableSchema.from_json(result.schema)
                 try:
-                    changed[row.table] = self._write_frame(slices, TableSchema.from_json(row.upto), upto)
+                    changed[table.table] = self._work.write_frame(self.sink, slices, table, upto)
                 except Drift as error:
-                    self.stop_table(row.table, error)
-        self.finish(changed, min((row.commit_time for row in done if row.table), default=0), upto)
+                    self._stop_table(table.table, error)
+        self._finish(changed, min((r.commit_time for r in results if r.commit_time), default=0), upto)
 
-    def _write_frame(self, slices: DataFrame, table: TableSchema, upto: Position) -> int:
-        """A table that Spark itself writes: its changes of this batch as one DataFrame."""
-        schema = table_schema(table)
-        frame = slices.mapInArrow(changes_of_table(table, arrow_schema(schema)), schema)
-        return self.sink.write_frame(self.spark, table, frame, upto).changes
+    def _raise_or_stop(self, results: Sequence[Result]) -> None:
+        """A table that does not fit stops alone; anything else stops, or delays, the whole batch."""
+        errors = [(result.table, result.to_error()) for result in results if result.error]
+        if serious := [error for _table, error in errors if not isinstance(error, Drift)]:
+            # What a person must decide goes before what passes by itself.
+            raise min(serious, key=lambda error: isinstance(error, Retry))
+        for table, error in errors:
+            self._stop_table(table, error)
 
-    def finish(self, changed: dict[str, int], oldest: int, upto: Position) -> None:
-        super().finish(changed, oldest, upto)
-        self._starts = 0
+    def _write_log(self, part: Slice) -> None:
+        """A sink that takes the log as a whole, here: decoded by threads, written as it comes."""
+        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
+        try:
+            written = self.sink.write_log(log, part.upto, self.stopped.at)
+        except Unloaded as found:
+            if self._load is None:
+                raise
+            self._load([found.table])
+            self._write_log(part)
+            return
+        except Drift as error:
+            if not error.table or error.table in self.stopped.at:
+                raise
+            self._stop_table(error.table, error)
+            self._write_log(part)
+            return
+        self._finish({done.table: done.changes for done in written}, log.oldest, part.upto)
+
+    def _stop_table(self, table: str, error: HeadwaterError) -> None:
+        """This batch is the first that the table does not get."""
+        assert isinstance(error, Drift)  # noqa: S101
+        self.stopped.stop(table, self.position, error)
+        self._say(f"{self.name}: {table} stops here, the other tables go on: {error}")
+
+    def _finish(self, changed: dict[str, int], oldest: int, upto: Position) -> None:
+        """The batch is in the sink. First the sink's own position, then ours, which the tail may confirm."""
+        durable = self.stopped.durable(upto)
+        failpoint("sink.before_advance")
+        if not self.sink.takes_log():
+            self.sink.advance(durable)
+        failpoint("sink.after_advance")
+        self.position, self.trouble = upto, ""
+        self.journal.set_consumer(self.name, durable)
+        failpoint("consumer.after_set")
+        self._on_batch(changed, oldest)

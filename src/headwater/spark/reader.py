@@ -24,6 +24,7 @@ from headwater.errors import Retry
 from headwater.event import ORIGIN, Position
 from headwater.journal import BlockRef, Journal, JournalReader
 from headwater.registry import source_class
+from headwater.spark.slices import admit_bytes
 
 # How long `latestOffset` waits for something new before it tells Spark that there is nothing: Spark would
 # ask again after 10 ms, and every question costs a millisecond in two processes.
@@ -160,13 +161,7 @@ def admit(
                 if not rows:
                     return block.header.last
         case ReadMaxBytes(budget):
-            upto = boundary = None
-            for block in blocks:
-                budget -= block.size
-                if budget < 0 and upto is not None:
-                    return boundary or upto
-                upto = block.header.last
-                boundary = upto if block.header.whole else boundary
+            return admit_bytes(blocks, end, budget)
     return end
 
 

@@ -10,15 +10,17 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from headwater.errors import Usage
+from headwater.errors import HeadwaterError, Usage
 
 Session = SparkSession
 
@@ -75,6 +77,44 @@ def start_session(name: str, conf: Mapping[str, str], log: Path | None = None) -
         signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel(settings["spark.log.level"])
     return session
+
+
+class StartingSession:
+    """A session on its way, begun at once: whoever needs it waits, and what needs none does not."""
+
+    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
+        # What it is started with.
+        self.settings = settings
+        self._start = start
+        self._session: Future[SparkSession] = Future()
+        threading.Thread(target=self._run, name="starting Spark", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._session.set_result(self._start())
+        except BaseException as error:
+            self._session.set_exception(error)
+
+    def get(self) -> SparkSession:
+        """The session, once it is there. Raises what kept it from starting."""
+        return self._session.result()
+
+    def ready(self) -> SparkSession | None:
+        """The session, if it is there."""
+        return self._session.result() if self._session.done() else None
+
+    def check(self) -> None:
+        """Raises when the session could not be started, or has lost its JVM."""
+        if self.ready() is None:
+            return
+        gateway: Any = SparkContext._gateway
+        if gateway is not None and (status := gateway.proc.poll()) is not None:
+            raise HeadwaterError(
+                "Spark's JVM has ended",
+                "Start the pipeline again: it goes on where it was",
+                "If it was killed for its memory, give it more (spark.driver.memory), or make batch_max_bytes smaller",
+                cause=f"Its exit status is {status}; what it said is in spark.log in the state folder",
+            )
 
 
 def _launch_jvm(settings: Mapping[str, str], log: Path) -> None:

@@ -61,6 +61,19 @@ class Slice:
         )
 
 
+def admit_bytes(blocks: Sequence[BlockRef], end: Position, budget: int) -> Position:
+    """How far a batch of about `budget` bytes goes: whole blocks, at least one, and up to a transaction's end if there
+    is one among them."""
+    upto = boundary = None
+    for block in blocks:
+        budget -= block.size
+        if budget < 0 and upto is not None:
+            return boundary or upto
+        upto = block.header.last
+        boundary = upto if block.header.whole else boundary
+    return end
+
+
 def plan_by_table(
     journal: Journal, blocks: Sequence[BlockRef], after: Position, upto: Position, tasks: int
 ) -> list[Slice]:

@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
 # A transaction may be open this long: a broker that restarts for a minute must not end it.
 TRANSACTION_MS = 300_000
 COMMIT_SECONDS = 60.0
+GIVEN_UP = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 EVENT_ID = "headwater.event.id"
 
 # (commit, ordinal) of a change.
@@ -76,7 +77,8 @@ class Producer:
             self._call(self._kafka.init_transactions, TIMEOUT, doing="cannot begin to write")
 
     def _undelivered(self, error: KafkaError, message: Any, place: Place | None = None) -> None:
-        if error is not None and self._failed is None:
+        # What was given up with its transaction does not say why; the reports come in no order.
+        if error is not None and (self._failed is None or self._failed[0].code() in GIVEN_UP):
             self._failed = error, str(message.topic()), place
 
     # -- a batch -----------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Producer:
             return refused
         if error.code() in GONE:
             return gone(topic, error.str())
-        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        if error.code() in GIVEN_UP:
             return Retry(f"records for {topic} were given up with their transaction", cause=error.str())
         return self.client.error(error, f"a record for {topic} was not stored")
 

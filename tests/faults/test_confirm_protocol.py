@@ -53,7 +53,10 @@ CRASHES = [
 # Thousands of small files; where there is no such place, the disk does.
 MEMORY = Path("/dev/shm")  # noqa: S108
 SINKS = ("one", "two")
-INTERLEAVINGS = 1000
+# In `make test`; more the longer `make faults` is to last.
+INTERLEAVINGS = 1000 + 10 * int(os.environ.get("HEADWATER_FAULT_SECONDS", "0"))
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(0)]
 
 
 class Crash(BaseException):

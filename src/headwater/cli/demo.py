@@ -78,7 +78,7 @@ def play(stage: Stage, screen: Screen, closing: threading.Event, seconds: float,
     screen.say(
         f"the shop is open: {stage.url}, {sum(stage.source_rows().values()):,} rows in {len(stage.tables)} tables"
     )
-    screen.say(f"starting the pipeline {stage.file}: Spark takes some seconds to start")
+    screen.say(f"starting the pipeline {stage.file}")
     stage.start_pipeline()
     with screen:
         while not stage.streaming and not closing.wait(LOOK_SECONDS):

@@ -121,8 +121,8 @@ class Sink(ABC):
     def load_part(self, table: TableSchema, rows: Iterable[ChangeBatch]) -> str:
         """Write one part of a table's snapshot so that no reader sees it yet; return a receipt.
 
-        Runs on an executor, several parts of one table at a time; `rows` may be read more than once. A part whose
-        receipt gets lost must do no harm."""
+        Runs on an executor, or for small tables on the driver; several parts at a time, except on the driver when this
+        sink takes the log as a whole. `rows` may be read more than once. A part whose receipt is lost must do no harm."""
 
     @abstractmethod
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:

@@ -54,9 +54,9 @@ class SparkJobs(Work):
     def check(self) -> None:
         self._session.check()
 
-    def run(self, task: Task, count: int, *, small: bool) -> list[Result]:
+    def run(self, task: Task, count: int, *, small: bool, threads: bool = True) -> list[Result]:
         if small:
-            return super().run(task, count, small=True)
+            return super().run(task, count, small=True, threads=threads)
         return self._answered(lambda: run_tasks(self._session.get(), task, count))
 
     def write_frame(self, sink: Sink, slices: Sequence[Slice], table: TableSchema, upto: Position) -> int:

@@ -51,8 +51,9 @@ def _load(
 ) -> None:
     receipts: dict[str, list[str]] = defaultdict(list)
     rows: dict[str, int] = defaultdict(int)
-    # One chunk a task.
-    for result in work.run(_load_part(source, sink, chunks, snapshot), len(chunks), small=small):
+    task = _load_part(source, sink, chunks, snapshot)
+    # One chunk a task. A sink that takes the log as a whole has one connection in a process.
+    for result in work.run(task, len(chunks), small=small, threads=not sink.takes_log()):
         if result.error:
             raise result.to_error()
         receipts[result.table].append(result.note)

@@ -37,8 +37,8 @@ DEFAULTS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # Without Hadoop's native library its FileContext runs chmod and readlink as processes of their own, ten of them
-    # a batch: 150 ms for the two logs of a micro-batch, 25 ms with this.
+    # For streams in this session, which pipelines have none of. Without Hadoop's native library its FileContext runs
+    # chmod and readlink as processes of their own, ten of them a batch: 150 ms for its two logs, 25 ms with this.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

@@ -105,14 +105,14 @@ class Work:
     def check(self) -> None:
         """Raises when work cannot go on."""
 
-    def run(self, task: Task, count: int, *, small: bool) -> list[Result]:
-        """`task(0)` … `task(count - 1)`, side by side; everything they yield. `small`: not worth a Spark job."""
-        if count == 1:
-            return list(task(0))
-        with ThreadPoolExecutor(min(count, self.parallel)) as threads:
-            return [
-                result for results in threads.map(lambda number: list(task(number)), range(count)) for result in results
-            ]
+    def run(self, task: Task, count: int, *, small: bool, threads: bool = True) -> list[Result]:
+        """`task(0)` … `task(count - 1)`; everything they yield. `small`: not worth a Spark job. Without `threads` those
+        that are done here are done one after the other."""
+        if count == 1 or not threads:
+            return [result for number in range(count) for result in task(number)]
+        with ThreadPoolExecutor(min(count, self.parallel)) as pool:
+            done = pool.map(lambda number: list(task(number)), range(count))
+            return [result for results in done for result in results]
 
     def apply(self, sink: Sink, slices: Sequence[Slice], *, load_first: bool, stopped: Collection[str]) -> list[Result]:
         """Write the slices of one batch; see `apply_slice`."""

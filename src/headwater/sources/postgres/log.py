@@ -44,7 +44,7 @@ CHUNK_BYTES = 4 << 20
 # chunk. The first change after silence is handed on at once.
 GATHER_SECONDS = 0.05
 # An idle log reports its position when it moved this far, or after this long when it moved at all: half a
-# WAL segment keeps the slot within two segments; a tick costs Spark one empty micro-batch.
+# WAL segment keeps the slot within two segments; a tick costs every sink one empty batch.
 TICK_BYTES = 8 << 20
 TICK_SECONDS = 30.0
 # With `lsn.flush.mode: connector_and_driver` the slot is to follow the server's announcements.

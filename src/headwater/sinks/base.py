@@ -122,7 +122,7 @@ class Sink(ABC):
         """Write one part of a table's snapshot so that no reader sees it yet; return a receipt.
 
         Runs on an executor, or for small tables on the driver; several parts at a time, except on the driver when this
-        sink takes the log as a whole. `rows` may be read more than once. A part whose receipt is lost must do no harm."""
+        sink takes the log as a whole. `rows` may be read more than once. A part whose receipt is lost does no harm."""
 
     @abstractmethod
     def load(self, table: TableSchema, receipts: Sequence[str], upto: Position) -> None:

@@ -19,6 +19,8 @@ VERSIONS ?= 14 15 16 17 18
 UPGRADE ?=
 # More arguments for pytest: make test ARGS="-k journal -x"
 ARGS ?=
+# A test run starts hundreds of Python processes: without byte code each would compile everything anew.
+export PYTHONDONTWRITEBYTECODE :=
 # Two processes, quick tests first; what shares a costly server stays in one of them (tests/conftest.py).
 PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
@@ -44,7 +46,7 @@ test: $(VENV)/.dev ## All tests but the slow ones; ARGS="-k name" picks
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Tests that need neither server nor JVM
-	$(BIN)/pytest $(PARALLEL) -m "not server and not spark and not fault and not slow" $(ARGS) tests/unit
+	$(BIN)/pytest -n 2 -m "not server and not spark and not fault and not slow" $(ARGS) tests/unit
 
 .PHONY: test-matrix
 test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18" picks; fetches 15 MB each)

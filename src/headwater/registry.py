@@ -11,8 +11,9 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import sys
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from headwater.errors import Usage
@@ -20,7 +21,7 @@ from headwater.sinks.base import Sink
 from headwater.sources.base import Source
 
 
-# Looking through the installed packages takes 100 ms, and every task asks.
+# Every task asks.
 @cache
 def source_class(kind: str) -> type[Source]:
     """The Source with `type: kind`; a URL scheme of a source is another name for it."""
@@ -76,7 +77,13 @@ def known(group: str) -> list[str]:
     # A file beside the sources' folders is what they share.
     modules = [module for module in pkgutil.iter_modules(package.__path__) if module.ispkg or group != "sources"]
     own = {module.name for module in modules} - {"base"}
-    return sorted(own | {entry.name for entry in entry_points(group=f"headwater.{group}")})
+    return sorted(own | {entry.name for entry in _brought(group, tuple(sys.path))})
+
+
+@cache
+def _brought(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Plug-ins of others. Looking through the installed packages takes 10 to 100 ms, and the same path has the same."""
+    return tuple(entry_points(group=f"headwater.{group}"))
 
 
 def _find(group: str, base: type[Any], kind: str) -> type[Any]:
@@ -85,7 +92,9 @@ def _find(group: str, base: type[Any], kind: str) -> type[Any]:
         near = difflib.get_close_matches(kind, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(names)
         raise Usage(f"{group}: unknown type {kind!r}", hint)
-    for entry in entry_points(group=f"headwater.{group}", name=kind):
+    for entry in _brought(group, tuple(sys.path)):
+        if entry.name != kind:
+            continue
         try:
             found: type[Any] = entry.load()
         except (ImportError, AttributeError) as error:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+# In one process: all of the source is parsed once.
+pytestmark = pytest.mark.xdist_group("architecture")
+
 SRC = Path(__file__).parents[2] / "src"
 
 # From the ground up; a module may import its own layer and those below.
@@ -89,7 +92,12 @@ def imports(module: str, text: str) -> Iterator[Import]:
                 for child in ast.iter_child_nodes(node):
                     yield from walk(child, typing_only, functions)
 
-    yield from walk(ast.parse(text), False, ())
+    yield from walk(parsed(text), False, ())
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def part(module: str) -> str:
@@ -163,7 +171,7 @@ def test_no_source_is_named_in_a_text_that_could_be_imported() -> None:
     named = [
         f"{module}:{node.lineno}"
         for module, text in ALL.items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.replace(".", "_").isidentifier() and plugin(node.value) and not plugin(module)
     ]

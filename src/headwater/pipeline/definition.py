@@ -115,9 +115,9 @@ class Definition:
     journal: str
     limits: Limits
     batch_max_bytes: int
-    batch_min_ms: int
-    batch_driver_bytes: int
     spark: Mapping[str, str]
+    batch_min_ms: int = PipelineOptions.batch_min_ms
+    batch_driver_bytes: int = PipelineOptions.batch_driver_bytes
     # How events look, for sinks that carry events; and what happens to changes and events on the way.
     debezium: DebeziumOptions = field(default_factory=DebeziumOptions)
     transforms: Chain = field(default_factory=Chain)

@@ -249,13 +249,13 @@ def test_many_small_writes_leave_few_files(tmp_path: Path) -> None:
     for mode in ("upsert", "append"):
         to = sink(tmp_path / mode, mode)
         wider = replace(ORDERS, columns=(*ORDERS.columns, Column("late", "int", pa.int32())))
-        for key in range(40):
+        for key in range(3 * FANOUT):
             # A column comes in the middle: files with and without it are put together.
-            table = ORDERS if key < 20 else wider
+            table = ORDERS if key < FANOUT + 4 else wider
             write(to, Changes(table, commit=key + 1).insert(**row(key)))
 
         assert len(table_at(tmp_path / mode).file_uris()) < 2 * FANOUT
-        assert len(rows_at(tmp_path / mode)) == 40
+        assert len(rows_at(tmp_path / mode)) == 3 * FANOUT
 
 
 def test_only_a_full_tier_is_compacted_and_no_more_than_fills_a_file() -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# In one process: one wheel is built.
+pytestmark = pytest.mark.xdist_group("wheel")
+
 ROOT = Path(__file__).parents[3]
 
 

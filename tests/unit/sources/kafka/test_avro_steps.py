@@ -91,7 +91,7 @@ def walked(records: list[bytes]) -> Walk:
     return walk(compiled(WRITER, list(TYPES)), data, ends[:-1].copy(), ends[1:].copy())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=3))
 def test_every_value_is_the_one_that_fastavro_reads(events: list[dict[str, Any]]) -> None:
     records = [written(event) for event in events]

@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -295,7 +295,7 @@ def test_no_rows_and_only_nulls(case: Case) -> None:
     assert unchanged.null_count == 2
 
 
-@settings(max_examples=200, deadline=None, print_blob=True)
+@settings(max_examples=80, deadline=None, print_blob=True)
 @given(st.lists(st.binary(min_size=8, max_size=8)))
 def test_floats_come_back_bit_by_bit(raws: list[bytes]) -> None:
     doubles = [struct.unpack("<d", raw)[0] for raw in raws]
@@ -310,11 +310,13 @@ def test_floats_come_back_bit_by_bit(raws: list[bytes]) -> None:
         assert same.all()
 
 
-def test_every_day_of_a_thousand_years_is_its_number() -> None:
-    count = 366_000
-    texts = [(date(1600, 1, 1) + timedelta(i)).isoformat() for i in range(count)]
+def test_every_day_of_four_hundred_years_is_its_number() -> None:
+    # Then the calendar repeats itself.
+    count = 146_097
     first = (date(1600, 1, 1) - date(1970, 1, 1)).days
-    assert plain_numbers(parse(builtin_column("c", 1082, -1), texts)) == list(range(first, first + count))
+    days = np.arange(first, first + count)
+    texts = np.datetime_as_string(days.astype("datetime64[D]")).tolist()
+    assert plain_numbers(parse(builtin_column("c", 1082, -1), texts)) == days.tolist()
 
 
 def test_strided_and_writable_arrays_are_welcome() -> None:

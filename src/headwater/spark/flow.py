@@ -130,7 +130,8 @@ class SinkFlow:
         blocks = index.between(after, upto)
         if not blocks:
             return [idle_slice(self.journal, after, upto)]
-        tasks = 1 if self.sink.takes_log() else self._work.parallel
+        small = self._work.small(sum(block.size for block in blocks))
+        tasks = 1 if self.sink.takes_log() else self._work.here if small else self._work.parallel
         return plan_by_table(self.journal, blocks, after, upto, tasks)
 
     def _deliver(self, slices: Sequence[Slice]) -> None:

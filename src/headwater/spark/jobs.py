@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,13 +41,11 @@ class SparkJobs(Work):
 
     @property
     def parallel(self) -> int:  # type: ignore[override]
-        spark = self._session.ready()
-        return spark.sparkContext.defaultParallelism if spark is not None else os.cpu_count() or 1
+        return self._session.parallel
 
     @property
     def settings(self) -> Mapping[str, str]:  # type: ignore[override]
-        spark = self._session.ready()
-        told = dict(spark.sparkContext.getConf().getAll()) if spark is not None else self._session.settings
+        told = self._session.settings
         return {key: told[key] for key in SESSION_KEYS if key in told}
 
     def check(self) -> None:

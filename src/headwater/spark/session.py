@@ -83,15 +83,19 @@ class StartingSession:
     """A session on its way, begun at once: whoever needs it waits, and what needs none does not."""
 
     def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
-        # What it is started with.
+        # Until it is there: what it is started with, and what `local[*]` will have.
         self.settings = settings
+        self.parallel = os.cpu_count() or 1
         self._start = start
         self._session: Future[SparkSession] = Future()
         threading.Thread(target=self._run, name="starting Spark", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._session.set_result(self._start())
+            spark = self._start()
+            self.settings = dict(spark.sparkContext.getConf().getAll())
+            self.parallel = spark.sparkContext.defaultParallelism
+            self._session.set_result(spark)
         except BaseException as error:
             self._session.set_exception(error)
 

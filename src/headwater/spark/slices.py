@@ -74,6 +74,11 @@ def admit_bytes(blocks: Sequence[BlockRef], end: Position, budget: int) -> Posit
     return end
 
 
+def size_of(slices: Sequence[Slice]) -> int:
+    """Bytes of log that they touch together."""
+    return sum(size for _segment, _offset, size in {place for part in slices for place in part.blocks})
+
+
 def plan_by_table(
     journal: Journal, blocks: Sequence[BlockRef], after: Position, upto: Position, tasks: int
 ) -> list[Slice]:

@@ -7,6 +7,7 @@ the class it was and not a stack trace in a text.
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from headwater.errors import Drift, HeadwaterError, Rejected, Retry, Stop, Unrep
 from headwater.event import ChangeBatch, Position, TableSchema
 from headwater.failpoints import failpoint
 from headwater.sinks.base import Sink
-from headwater.spark.slices import Slice, read_slice
+from headwater.spark.slices import Slice, read_slice, size_of
 
 # The sink has never seen this table; or Spark writes it, from the driver.
 UNLOADED, FRAME = "unloaded", "frame"
@@ -95,8 +96,9 @@ def apply_slice(
 class Work:
     """Work done in this process, by threads: decoding and writing leave the interpreter to each other."""
 
-    # How many slices a batch is cut into.
+    # How many slices a batch is cut into, and a small one.
     parallel = 1
+    here = min(4, os.cpu_count() or 1)
     # The session's, as far as sinks may ask for them.
     settings: Mapping[str, str] = {}
     # A batch of at most so many bytes of log is small.
@@ -110,7 +112,7 @@ class Work:
         that are done here are done one after the other."""
         if count == 1 or not threads:
             return [result for number in range(count) for result in task(number)]
-        with ThreadPoolExecutor(min(count, self.parallel)) as pool:
+        with ThreadPoolExecutor(min(count, self.here)) as pool:
             done = pool.map(lambda number: list(task(number)), range(count))
             return [result for results in done for result in results]
 
@@ -121,9 +123,11 @@ class Work:
         def task(number: int) -> Iterator[Result]:
             return apply_slice(sink, slices[number], settings, load_first=load_first, stopped=stopped)
 
-        blocks = {place for part in slices for place in part.blocks}
-        size = sum(size for _segment, _offset, size in blocks)
-        return self.run(task, len(slices), small=size <= self.small_bytes)
+        return self.run(task, len(slices), small=self.small(size_of(slices)))
+
+    def small(self, size: int) -> bool:
+        """Whether so many bytes of log are a batch that is not worth a Spark job."""
+        return size <= self.small_bytes
 
     def write_frame(self, sink: Sink, slices: Sequence[Slice], table: TableSchema, upto: Position) -> int:
         """Let Spark write the changes of one table; how many there were."""

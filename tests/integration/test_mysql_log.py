@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -444,3 +445,27 @@ def test_how_far_behind_we_are_and_how_long_the_log_is_kept(own: MySqlServer) ->
 
         assert unread_bytes(server, here.file, here.offset) == sizes[-2] - here.offset + sizes[-1]
         assert unread_bytes(server, end.file, end.offset) == 0
+
+
+def test_parts_of_a_snapshot_that_no_session_sees_any_more_fail_at_once(mysql: MySqlServer, schema: str) -> None:
+    for table in ("a", "b", "c"):
+        mysql.execute(f"create table {schema}.{table} (id int primary key)")
+        mysql.execute(f"insert into {schema}.{table} values (1)")
+    source = source_of(mysql, schema)
+    with source.snapshot(source.tables(), 1) as snapshot:
+        # Other tables of these names: what the one session sees of them is nothing.
+        for table in ("a", "b", "c"):
+            mysql.execute(f"drop table {schema}.{table}")
+            mysql.execute(f"create table {schema}.{table} (id int primary key)")
+
+        def copied(number: int) -> str:
+            try:
+                return str(list(source.copy(snapshot.chunks[number], snapshot)))
+            except Retry as error:
+                return error.what
+
+        with ThreadPoolExecutor(3) as threads:
+            found = list(threads.map(copied, range(3), timeout=60))
+    source.close()
+
+    assert sum("the snapshot is gone" in each for each in found) == 2, found

@@ -36,9 +36,12 @@ class Relay:
     """Serves `statements` by number, each on one of `sessions`."""
 
     def __init__(self, sessions: Sequence[Server], statements: Sequence[str]) -> None:
-        self._free: queue.Queue[Server] = queue.Queue()
+        # None: there will be no more, for everybody who waits for one.
+        self._free: queue.Queue[Server | None] = queue.Queue()
         for session in sessions:
             self._free.put(session)
+        self._left = len(sessions)
+        self._counting = threading.Lock()
         self._statements = statements
         self._token = secrets.token_hex(16)
         # Where tasks reach the server we are reachable too: on the address we reach it from.
@@ -54,6 +57,7 @@ class Relay:
 
     def close(self) -> None:
         self._listener.close()
+        self._free.put(None)
 
     def _accept(self) -> None:
         while True:
@@ -71,6 +75,10 @@ class Relay:
             if not secrets.compare_digest(asked[:32], self._token.encode()) or number >= len(self._statements):
                 return
             session = self._free.get()
+            if session is None:
+                self._free.put(None)
+                self._fail(client, Retry("the snapshot is gone: no session that sees it is left"))
+                return
             whole = False
             try:
                 for block in rows_of(session, self._statements[number], BLOCK_BYTES):
@@ -87,7 +95,10 @@ class Relay:
                 else:
                     # In the middle of a result: of no use to the next task. Without any session left tasks fail.
                     session.close()
-                    if self._free.empty():
+                    with self._counting:
+                        self._left -= 1
+                        gone = self._left == 0
+                    if gone:
                         self.close()
 
     def _fail(self, client: socket.socket, error: HeadwaterError) -> None:

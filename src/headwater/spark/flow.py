@@ -161,19 +161,21 @@ class SinkFlow:
 
     # -- one batch -----------------------------------------------------------------------------------
 
-    def _once(self, slices: Sequence[Slice]) -> None:
+    def _once(self, slices: Sequence[Slice], *, loaded: bool = False) -> None:
+        """`loaded`: what the sink lacks was loaded. What is still missing is gone from the source, and comes from the log
+        alone."""
         if self.sink.takes_log():
             # One slice: the whole log of this batch.
             self._write_log(slices[0])
             return
         upto = slices[0].upto
-        stopped = tuple(self.stopped.at)
-        results = self._work.apply(self.sink, slices, load_first=self._load is not None, stopped=stopped)
+        load_first = self._load is not None and not loaded
+        results = self._work.apply(self.sink, slices, load_first=load_first, stopped=tuple(self.stopped.at))
         self._raise_or_stop(results)
         unloaded = [TableSchema.from_json(result.schema) for result in results if result.note == UNLOADED]
         if unloaded and self._load is not None:
             self._load(unloaded)
-            self._once(slices)
+            self._once(slices, loaded=True)
             return
         changed = {result.table: result.changes for result in results if not result.note and not result.error}
         for result in results:
@@ -194,22 +196,23 @@ class SinkFlow:
         for table, error in errors:
             self._stop_table(table, error)
 
-    def _write_log(self, part: Slice) -> None:
-        """A sink that takes the log as a whole, here: decoded by threads, written as it comes."""
-        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None)
+    def _write_log(self, part: Slice, loaded: frozenset[str] = frozenset()) -> None:
+        """A sink that takes the log as a whole, here: decoded by threads, written as it comes. `loaded`: as in `_once`, but
+        table by table."""
+        log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None, loaded=loaded)
         try:
             written = self.sink.write_log(log, part.upto, self.stopped.at)
         except Unloaded as found:
             if self._load is None:
                 raise
             self._load([found.table])
-            self._write_log(part)
+            self._write_log(part, loaded | {found.table.table})
             return
         except Drift as error:
             if not error.table or error.table in self.stopped.at:
                 raise
             self._stop_table(error.table, error)
-            self._write_log(part)
+            self._write_log(part, loaded)
             return
         self._finish({done.table: done.changes for done in written}, log.oldest, part.upto)
 

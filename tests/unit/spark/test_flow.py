@@ -14,9 +14,11 @@ from tests.unit.journal.chunk_builder import transactions
 from headwater.errors import Drift, HeadwaterError, Rejected, Retry
 from headwater.event import ORIGIN, Position, TableSchema
 from headwater.journal import Journal, Limits
+from headwater.sinks.base import Written
 from headwater.spark import flow as flow_module
 from headwater.spark.flow import SinkFlow
 from headwater.spark.slices import Slice
+from headwater.spark.whole_log import Unloaded
 from headwater.spark.work import UNLOADED, JobFailed, Result, Work
 
 END = Position(300, 1)
@@ -58,14 +60,14 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal
 class Flow:
     """One flow, to its end."""
 
-    def __init__(self, journal: Journal, work: Work, load: Any = None, max_bytes: int = 1 << 20) -> None:
+    def __init__(self, journal: Journal, work: Work, load: Any = None, max_bytes: int = 1 << 20, **sink: Any) -> None:
         self.advanced: list[Position] = []
         self.said: list[str] = []
         self.counted: dict[str, int] = {}
-        sink: Any = SimpleNamespace(takes_log=lambda: False, advance=self.advanced.append)
+        made: Any = SimpleNamespace(**({"takes_log": lambda: False, "advance": self.advanced.append} | sink))
         self.flow = SinkFlow(
             "lake",
-            sink,
+            made,
             journal,
             work,
             load=load,
@@ -146,6 +148,40 @@ def test_a_table_that_the_sink_has_never_seen_is_loaded_first(journal: Journal) 
     assert [each.table for each in loaded] == ["public.t"]
     assert len(work.batches) == 2
     assert done.advanced == [END]
+
+
+def test_a_table_that_is_gone_before_it_can_be_loaded_comes_from_the_log(journal: Journal) -> None:
+    table = TableSchema("public", "t", ())
+
+    class Gone(Told):
+        def apply(self, *_arguments: Any, load_first: bool, **_more: Any) -> list[Result]:
+            self.answers.append(Retry("asked"))
+            return [Result("public.t", note=UNLOADED, schema=table.to_json()) if load_first else Result("public.t", 1)]
+
+    work = Gone()
+    done = Flow(journal, work, load=lambda _tables: None)
+
+    assert (len(work.answers), done.flow.error, done.advanced) == (2, None, [END])
+
+
+def test_so_it_does_into_a_sink_of_the_whole_log(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableSchema("public", "t", ())
+
+    class Log:
+        oldest = 5
+
+        def __init__(self, *_arguments: Any, load_first: bool, loaded: Collection[str]) -> None:
+            self.known = not load_first or "public.t" in loaded
+
+    def write_log(log: Log, *_more: Any) -> list[Written]:
+        if not log.known:
+            raise Unloaded(table)
+        return [Written("public.t", 1, 0.0)]
+
+    monkeypatch.setattr(flow_module, "WholeLog", Log)
+    done = Flow(journal, Told(), load=lambda _tables: None, takes_log=lambda: True, write_log=write_log)
+
+    assert (done.flow.error, done.flow.position, done.counted) == (None, END, {"public.t": 1})
 
 
 def test_any_other_error_is_told_with_the_sink_s_name(journal: Journal) -> None:

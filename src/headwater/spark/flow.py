@@ -162,8 +162,8 @@ class SinkFlow:
     # -- one batch -----------------------------------------------------------------------------------
 
     def _once(self, slices: Sequence[Slice], *, loaded: bool = False) -> None:
-        """`loaded`: what the sink lacks was loaded. What is still missing is gone from the source, and comes from the log
-        alone."""
+        """`loaded`: what the sink lacks was loaded. What is still missing is gone from the source: the log has all of
+        it."""
         if self.sink.takes_log():
             # One slice: the whole log of this batch.
             self._write_log(slices[0])
@@ -197,7 +197,7 @@ class SinkFlow:
             self._stop_table(table, error)
 
     def _write_log(self, part: Slice, loaded: frozenset[str] = frozenset()) -> None:
-        """A sink that takes the log as a whole, here: decoded by threads, written as it comes. `loaded`: as in `_once`, but
+        """A sink that takes the log as a whole, here: decoded by threads, written as it comes. `loaded`: as in `_once`,
         table by table."""
         log = WholeLog(part, self.sink, self.stopped, load_first=self._load is not None, loaded=loaded)
         try:

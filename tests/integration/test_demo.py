@@ -30,8 +30,9 @@ def test_a_short_demo_ends_with_lake_and_source_equal() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "VERDICT: equal" in done.stdout
     assert done.stdout.count("  equal    public.") == 6
-    streamed = re.search(r"rows by snapshot, then ([\d,]+) changes", done.stdout)
+    streamed = re.search(r"rows by snapshot, then ([\d,]+) changes in [\d,]+ batches, (\d+) Spark jobs", done.stdout)
     assert streamed
+    assert int(streamed.group(2)) >= 1, "the snapshot at least"
     assert int(streamed.group(1).replace(",", "")) > 1000
     # Spark's banners and log lines go to a file.
     assert done.stderr == ""

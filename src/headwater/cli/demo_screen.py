@@ -114,7 +114,8 @@ def farewell(stage: Stage, *, kept: bool) -> Iterator[str]:
     busy = max(0.001, stage.ended - stage.began)
     undone = shop.get("think_again", 0) + shop.get("think_half_again", 0)
     yield (
-        f"  {sum(sink.loaded.values()):,} rows by snapshot, then {sink.changes:,} changes in {sink.batches:,} batches:"
+        f"  {sum(sink.loaded.values()):,} rows by snapshot, then {sink.changes:,} changes in {sink.batches:,} batches,"
+        f" {stage.spark_jobs} Spark jobs for the large ones:"
         f" {sink.changes / busy:,.0f} changes/s from {shop.get('transactions', 0) / busy:,.0f} transactions/s"
     )
     yield f"  {latency(stage)}; at most {stage.most_retained / 1e6:.1f} MB of WAL retained"

@@ -180,6 +180,10 @@ class Stage:
         row = self._ask(sql.SQL("select {}").format(counts))
         return dict(zip(self.tables, row or (), strict=True))
 
+    @property
+    def spark_jobs(self) -> int:
+        return 0 if self._run is None else self._run.work.jobs
+
     def end(self) -> int:
         """How far the server's log has been written."""
         return 0 if self._run is None else self._run.definition.source.end()

@@ -54,6 +54,7 @@ class SparkJobs(Work):
     def run(self, task: Task, count: int, *, small: bool, threads: bool = True) -> list[Result]:
         if small:
             return super().run(task, count, small=True, threads=threads)
+        self.jobs += 1
         return self._answered(lambda: run_tasks(self._session.get(), task, count))
 
     def write_frame(self, sink: Sink, slices: Sequence[Slice], table: TableSchema, upto: Position) -> int:

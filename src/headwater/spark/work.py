@@ -103,6 +103,8 @@ class Work:
     settings: Mapping[str, str] = {}
     # A batch of at most so many bytes of log is small.
     small_bytes = 0
+    # How many Spark jobs there were.
+    jobs = 0
 
     def check(self) -> None:
         """Raises when work cannot go on."""

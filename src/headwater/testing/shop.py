@@ -81,7 +81,8 @@ TABLES = ("customers", "products", "orders", "order_items", "page_views", "pulse
 CUSTOMERS = 2000
 PRODUCTS = 300
 ORDERS = 4000
-VIEWS = 3000
+# Enough to be loaded by Spark's tasks: the driver copies what is small by itself.
+VIEWS = 250_000
 
 WORDS = (
     "river",

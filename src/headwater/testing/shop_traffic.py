@@ -24,6 +24,8 @@ from headwater.testing.shop import CUSTOMERS, WORDS, address, page, price
 
 REPORT_SECONDS = 1.0
 BURST_ROWS = 400
+# More than a megabyte of log: a batch for Spark.
+IMPORT_ROWS = 15_000
 
 
 class Traffic:
@@ -47,6 +49,7 @@ class Traffic:
             self.rewrite_page: 1,
             self.rename_product: 0.5,
             self.burst: 0.4,
+            self.import_views: 0.03,
             self.forget_views: 0.1,
         }
 
@@ -135,8 +138,15 @@ class Traffic:
 
     def burst(self) -> None:
         """A COPY: many rows, one LSN."""
+        self._copy_views(BURST_ROWS)
+
+    def import_views(self) -> None:
+        """Somebody brings yesterday's log of another web server."""
+        self._copy_views(IMPORT_ROWS)
+
+    def _copy_views(self, rows: int) -> None:
         with self._connection.cursor().copy("copy page_views (sku, took, signature) from stdin") as copy:
-            for number in range(BURST_ROWS):
+            for number in range(rows):
                 copy.write_row((self._sku(), number / 3, self._chance.randbytes(8)))
 
     def forget_views(self) -> None:

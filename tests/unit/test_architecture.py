@@ -88,6 +88,9 @@ def imports(module: str, text: str) -> Iterator[Import]:
             case ast.FunctionDef(name=function) | ast.AsyncFunctionDef(name=function):
                 for child in ast.iter_child_nodes(node):
                     yield from walk(child, typing_only, (*functions, function))
+            case ast.expr():
+                # An import is a statement.
+                return
             case _:
                 for child in ast.iter_child_nodes(node):
                     yield from walk(child, typing_only, functions)

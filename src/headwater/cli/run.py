@@ -51,7 +51,9 @@ def run(given: argparse.Namespace) -> int:
     definition = read_definition(given.file)
 
     def say(text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+        # In one piece: sinks speak from threads of their own.
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        sys.stderr.flush()
 
     if given.tail_only:
         if given.available_now:

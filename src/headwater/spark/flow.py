@@ -21,7 +21,7 @@ from headwater.spark.whole_log import Unloaded, WholeLog
 from headwater.spark.work import FRAME, UNLOADED, JobFailed, Result, Work
 
 # Between two looks at the journal, which cost 0.1 ms with the waking up.
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.02
 # A sink that fails for a moment is tried again; longer each time, up to this.
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
 # A batch that Spark cannot run this often in a row will not run by itself.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headwater.formats import kernels, number_kernels, plain, text_kernels, time_kernels, writers
 
 # No deadline: a busy machine is not an error.
-quick = settings(deadline=None, max_examples=30)
+quick = settings(deadline=None, max_examples=20)
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40)

@@ -204,7 +204,7 @@ def test_a_log_that_breaks_off_inside_a_transaction_is_opened_again() -> None:
         Reader().feed(packets([*found[: begins + 1], found[1]]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_damaged_bytes_end_with_an_error_of_ours(seed: int) -> None:
     """Two seconds in all: bits turned, bytes cut, events doubled and in disorder. Never anything but our own errors."""
     r = random.Random(seed)  # noqa: S311

@@ -156,7 +156,7 @@ def test_random_frames_give_the_same_by_kernel_and_twin(frames):
 
 
 @given(st.lists(frame_of_any_kind, min_size=1, max_size=4), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_truncated_frames_are_refused_or_read_alike(frames, data):
     cut = data.draw(st.integers(0, len(frames[-1]) - 1))
     frames = [*frames[:-1], frames[-1][:cut]]
@@ -168,7 +168,7 @@ def test_truncated_frames_are_refused_or_read_alike(frames, data):
 
 
 @given(st.lists(frame_of_any_kind, min_size=1, max_size=4), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 def test_flipped_bits_are_refused_or_read_alike(frames, data):
     joined = bytearray(b"".join(frames))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -252,7 +252,7 @@ def test_copy_text_gives_back_what_was_written(way, rows):
 
 
 @given(st.lists(st.sampled_from([b"\\", b"N", b"n", b"a", b"\t", b"\n", b"\\N", b"\\\\"]), max_size=12).map(b"".join))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 def test_any_copy_text_is_refused_or_read_alike(text):
     def outcome_of(way):
         try:

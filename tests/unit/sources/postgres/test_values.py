@@ -270,14 +270,14 @@ def test_a_text_of_another_form_is_refused_at_its_index_without_being_shown(case
 
 
 @by_type
-@settings(max_examples=25, deadline=None, print_blob=True)
+@settings(max_examples=15, deadline=None, print_blob=True)
 @given(data=st.data())
 def test_kernel_and_twin_agree_on_random_texts(case: Case, data: st.DataObject) -> None:
     agree(case, data.draw(st.lists(st.one_of(st.none(), case.random_texts), max_size=20)))
 
 
 @by_type
-@settings(max_examples=25, deadline=None, print_blob=True)
+@settings(max_examples=15, deadline=None, print_blob=True)
 @given(data=st.data())
 def test_kernel_and_twin_agree_on_almost_right_texts(case: Case, data: st.DataObject) -> None:
     text = data.draw(case.random_texts)

@@ -103,14 +103,11 @@ class StartingSession:
         """The session, once it is there. Raises what kept it from starting."""
         return self._session.result()
 
-    def ready(self) -> SparkSession | None:
-        """The session, if it is there."""
-        return self._session.result() if self._session.done() else None
-
     def check(self) -> None:
         """Raises when the session could not be started, or has lost its JVM."""
-        if self.ready() is None:
+        if not self._session.done():
             return
+        self.get()
         gateway: Any = SparkContext._gateway
         if gateway is not None and (status := gateway.proc.poll()) is not None:
             raise HeadwaterError(

@@ -6,6 +6,7 @@ Tests run from quick to slow (unit, server, spark, fault), so that a broken buil
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Iterator
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := costly(item):
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays for the whole run: the collector need not walk through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def costly(item: pytest.Item) -> str | None:

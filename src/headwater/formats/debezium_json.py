@@ -26,7 +26,6 @@ from headwater.formats.record import HEADERS, SCHEMA, Encoded
 from headwater.formats.row import key_form
 from headwater.formats.split import Records, split
 from headwater.formats.text import (
-    BLOCK_ROWS,
     NONE,
     PACK,
     Bytes,
@@ -262,7 +261,7 @@ class Plan:
     def _same_headers(self, rows: int) -> pa.Array:
         """The context headers `rows` times. Kept: repeating them costs as much as all the rest of an event."""
         if len(self.repeated) < rows:
-            self.repeated = pa.repeat(pa.scalar(self.context or None, HEADERS), max(rows, BLOCK_ROWS))
+            self.repeated = pa.repeat(pa.scalar(self.context or None, HEADERS), max(rows, 2 * len(self.repeated)))
         return self.repeated[:rows]
 
     def _changed_headers(self, records: Records, after: Text, before: Text) -> dict[int, list[dict[str, str]]]:

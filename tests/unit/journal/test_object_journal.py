@@ -246,7 +246,7 @@ def test_a_tail_that_goes_on_speaking_is_not_replaced(journal: Journal):
 
 
 def test_a_tail_that_has_fallen_silent_is_replaced(journal: Journal, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(remote, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(remote, "LEASE_SECONDS", 0.2)
     say(journal)
     journal.writer(BY_HAND).close()
 

@@ -89,6 +89,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every turn keeps house, and nobody sleeps long."""
     monkeypatch.setattr(FolderStorage, "pace", 0.0)
     monkeypatch.setattr(loop, "READ_SECONDS", 0.001)
+    monkeypatch.setattr(loop, "FIRST_BACKOFF_SECONDS", 0.001)
 
 
 def run(source: ScriptedSource, journal: Journal, until: Callable[[], bool], cap: int = CAP) -> None:
@@ -261,8 +262,7 @@ def test_a_journal_that_lost_its_end_names_the_hole(journal):
     ]
 
 
-def test_a_source_that_does_not_come_back_is_given_up_after_the_attempts_allowed(journal, monkeypatch):
-    monkeypatch.setattr(loop, "FIRST_BACKOFF_SECONDS", 0.001)
+def test_a_source_that_does_not_come_back_is_given_up_after_the_attempts_allowed(journal):
     source = ScriptedSource(*[Retry("nobody answers", "start it")] * 4, retries=3)
     with pytest.raises(GaveUp, match="after 3 attempts in a row: nobody answers") as gave_up:
         run(source, journal, lambda: False)
@@ -270,8 +270,7 @@ def test_a_source_that_does_not_come_back_is_given_up_after_the_attempts_allowed
     assert "errors.max.retries" in str(gave_up.value)
 
 
-def test_a_connection_that_brought_something_is_not_counted_against_the_source(journal, monkeypatch):
-    monkeypatch.setattr(loop, "FIRST_BACKOFF_SECONDS", 0.001)
+def test_a_connection_that_brought_something_is_not_counted_against_the_source(journal):
     chunks = transactions(100, 200, 300, 400)
     source = ScriptedSource(*([chunk, Retry("cut")] for chunk in chunks), [], retries=1)
     run(source, journal, lambda: len(source.opened_after) == 5)

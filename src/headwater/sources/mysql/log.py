@@ -72,6 +72,7 @@ class MySqlLog(Log):
         self._schemas: dict[str, TableSchema] = {SCHEMA_CHANGES.id: SCHEMA_CHANGES}
         progress = parse_progress(after.resume)
         self._builder = ChunkBuilder(after, progress, self._remember(describe), self._remember_found(find), define)
+        self._buffer, self._place = self._builder.buffer, self._builder.place
         self._history = history
         self._received = after.commit
         self._last_emit = self._last_tick = 0.0
@@ -106,7 +107,7 @@ class MySqlLog(Log):
                 return self._emit()
             now = time.monotonic()
             wait = deadline - now
-            if self._builder.pending:
+            if self._buffer.pending:
                 ripe = self._last_emit + GATHER_SECONDS
                 if now >= ripe:
                     return self._emit()
@@ -145,22 +146,22 @@ class MySqlLog(Log):
         return {
             "behind_bytes": self._behind,
             "received": self._received,
-            "file": self._builder.file,
-            "offset": self._builder.offset,
-            "gtids": self._builder.progress.text(),
-            "in_transaction": self._builder.in_transaction,
+            "file": self._place.file,
+            "offset": self._place.offset,
+            "gtids": self._buffer.progress.text(),
+            "in_transaction": self._buffer.in_transaction,
             **({"silent_seconds": int(silent)} if silent > 2 * self._options.heartbeat_seconds else {}),
         }
 
     def _ask_server(self) -> None:
         """How far its log goes, now and then, on a connection of its own: the one that dumps does not tell."""
         now = time.monotonic()
-        if now - self._asked < ASK_SECONDS or not self._builder.file:
+        if now - self._asked < ASK_SECONDS or not self._place.file:
             return
         self._asked = now
         # A server that does not answer is noticed by reading.
         with suppress(HeadwaterError), connect(self._options, ANSWER_SECONDS) as server:
-            self._behind = unread_bytes(server, self._builder.file, self._builder.offset)
+            self._behind = unread_bytes(server, self._place.file, self._place.offset)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -175,24 +176,24 @@ class MySqlLog(Log):
                 case kernels.LARGE:
                     found = packets.large()
                     if found is None:
-                        return builder.full
+                        return self._buffer.full
                     payload, packets.at = found
                     builder.add(payload[1:])
                 case kernels.NOT_EVENT:
                     raise self._ended(packets.payload())
                 case _:
                     break
-        return builder.full
+        return self._buffer.full
 
     def _ended(self, payload: bytes) -> HeadwaterError:
         """The server ended the dump. Its reason decides whether trying again can help."""
         if payload[:1] != b"\xff":
             return broken("the server ended the dump")
         code, text = parse_error(payload)
-        return dump_error(code, text, self._builder.progress)
+        return dump_error(code, text, self._buffer.progress)
 
     def _emit(self) -> Chunk | None:
-        chunk = self._builder.take()
+        chunk = self._buffer.take()
         self._last_emit = time.monotonic()
         if chunk is not None and chunk.whole:
             self._received = max(self._received, chunk.last.commit)
@@ -201,20 +202,20 @@ class MySqlLog(Log):
 
     def _note_received(self) -> None:
         """Everything that came has been handed on."""
-        if not self._builder.pending and not self._builder.in_transaction:
-            self._received = max(self._received, self._builder.progress.coordinate)
+        if not self._buffer.pending and not self._buffer.in_transaction:
+            self._received = max(self._received, self._buffer.progress.coordinate)
             if self._history is not None:
-                self._history.read_up_to(self._builder.progress)
+                self._history.read_up_to(self._buffer.progress)
 
     def _tick(self, now: float) -> Chunk | None:
         """An empty chunk when transactions that we do not care about have moved the log on."""
-        builder = self._builder
-        if builder.in_transaction or builder.progress.coordinate <= builder.handed.commit:
+        buffer, address = self._buffer, self._place.address
+        if buffer.in_transaction or buffer.progress.coordinate <= buffer.handed.commit:
             return None
         seconds = self._options.heartbeat_interval_ms / 1000 or TICK_SECONDS
-        if builder.address - self._ticked >= TICK_BYTES or now - self._last_tick >= seconds:
-            self._last_tick, self._ticked = now, builder.address
-            return builder.tick()
+        if address - self._ticked >= TICK_BYTES or now - self._last_tick >= seconds:
+            self._last_tick, self._ticked = now, address
+            return buffer.tick()
         return None
 
     def _remember(self, describe: Describe) -> Describe:

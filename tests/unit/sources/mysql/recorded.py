@@ -41,10 +41,10 @@ class Reader:
             why, place = self.builder.take_packets(buffer, place, buffer.size)
             if why != 2:
                 break
-            while (chunk := self.builder.take()) is not None:
+            while (chunk := self.builder.buffer.take()) is not None:
                 chunks.append(chunk)
         self.rest = data[place:]
-        while (chunk := self.builder.take()) is not None:
+        while (chunk := self.builder.buffer.take()) is not None:
             chunks.append(chunk)
         return chunks
 

@@ -168,7 +168,7 @@ def test_events_that_would_lose_data_stop_by_name(kind: int) -> None:
 
     with pytest.raises(Stop) as stopped:
         reader.feed(packets([*found[:2], event]))
-    assert reader.builder.file in str(stopped.value)
+    assert reader.builder.place.file in str(stopped.value)
 
 
 def test_an_unknown_event_that_may_be_ignored_is() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.errors import Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
-from headwater.sources.mysql import kernels, values
+from headwater.sources.mysql import result_kernels, values
 from headwater.sources.mysql.layout import result_layout
 from headwater.sources.mysql.relay import read_door
 from headwater.sources.mysql.result import count_rows
@@ -59,12 +59,12 @@ def parse_packets(data: npt.NDArray[np.uint8], types: bytes, table: TableSchema)
     # A row has a packet header, a zero byte, and bits for nulls.
     most = data.size // 6 + 1
     starts, ends = np.empty(most, np.int64), np.empty(most, np.int64)
-    rows = kernels.packet_places(data, starts, ends)
+    rows = result_kernels.packet_places(data, starts, ends)
     columns = len(table.columns)
     bad = 0
     if rows >= 0 and len(types) == columns:
         start, size = np.empty((columns, rows), np.int64), np.empty((columns, rows), np.int32)
-        bad = kernels.result_bounds(data, starts[:rows], ends[:rows], result_layout(types), start, size)
+        bad = result_kernels.result_bounds(data, starts[:rows], ends[:rows], result_layout(types), start, size)
     if rows < 0 or len(types) != columns or bad >= 0:
         raise Stop(f"copying {table.table} gave a row that does not have {columns} columns")
     arrays = [

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from headwater.compiled import kernel
+from headwater.sources.mysql.integer_kernels import i64, u16, u24, u32, u48
 
 # As in binlog.py, but plain integers: a kernel sees constants, not imports.
 _HEADER = 19
@@ -44,37 +45,12 @@ def _crc_tables():
 _CRC = _crc_tables()
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _u16(data, at):
-    return np.int64(data[at]) | np.int64(data[at + 1]) << 8
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _u24(data, at):
-    return np.int64(data[at]) | np.int64(data[at + 1]) << 8 | np.int64(data[at + 2]) << 16
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _u32(data, at):
-    return _u16(data, at) | _u16(data, at + 2) << 16
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _u48(data, at):
-    return _u32(data, at) | _u16(data, at + 4) << 32
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _i64(data, at):
-    return _u32(data, at) | _u32(data, at + 4) << 32
-
-
 @kernel("u4(u1[::1], i8, i8)")
 def crc32(data, at, end):
     """The checksum of an event, as zlib computes it."""
     crc = np.uint32(0xFFFFFFFF)
     while at + 8 <= end:
-        low = crc ^ np.uint32(_u32(data, at))
+        low = crc ^ np.uint32(u32(data, at))
         crc = (
             _CRC[7, low & 0xFF]
             ^ _CRC[6, low >> 8 & 0xFF]
@@ -107,13 +83,13 @@ def rows_begin(event, at, end, columns):
     if kind >= 30:
         if here + 2 > end:
             return np.int64(-1), np.int64(-1)
-        here += _u16(event, here)
+        here += u16(event, here)
     if here + 1 > end:
         return np.int64(-1), np.int64(-1)
     count = np.int64(event[here])
     here += 1
     if count == 252 and here + 2 <= end:
-        count = _u16(event, here)
+        count = u16(event, here)
         here += 2
     if count != columns:
         return np.int64(-1), np.int64(-1)
@@ -206,7 +182,7 @@ def take_events(
         if prefix:
             if at + 4 > end:
                 return np.int64(MORE), start
-            size = _u24(data, at)
+            size = u24(data, at)
             if size == 0xFFFFFF:
                 return np.int64(LARGE), start
             stop = at + 4 + size
@@ -221,7 +197,7 @@ def take_events(
             return np.int64(OTHER), start
         if stop - at < _HEADER + 8 + checksum:
             return np.int64(DAMAGED), start
-        table = _u48(data, at + _HEADER)
+        table = u48(data, at + _HEADER)
         if last < 0 or ids[last] != table:
             last = -1
             for t in range(ids.size):
@@ -231,7 +207,7 @@ def take_events(
             if last < 0:
                 return np.int64(OTHER), start
         body_end = stop - checksum
-        if checksum and crc32(data, at, body_end) != _u32(data, body_end):
+        if checksum and crc32(data, at, body_end) != u32(data, body_end):
             return np.int64(CHECKSUM), start
         if kind == 19:
             known, known_end = map_ends[last], map_ends[last + 1]
@@ -293,15 +269,15 @@ def scan_frames(frames, lengths, relations, opened, run, kind, start, rows, addr
             if length < _ROWS + _HEADER + 32:
                 return np.int64(i)
             body = event + _HEADER
-            now_commit = _i64(frames, body)
-            now_time = _i64(frames, body + 8)
-            now_number = _i64(frames, body + 16)
-            now_address = _i64(frames, body + 24)
+            now_commit = i64(frames, body)
+            now_time = i64(frames, body + 8)
+            now_number = i64(frames, body + 16)
+            now_address = i64(frames, body + 24)
             now_ordinal = 0
             run[i] = -2
             rows[i] = 0
         elif tag == 2 or _is_rows(tag):
-            table = _u48(frames, event + _HEADER)
+            table = u48(frames, event + _HEADER)
             if table != last_table:
                 last_table = table
                 last_run = np.int32(-1)
@@ -310,11 +286,11 @@ def scan_frames(frames, lengths, relations, opened, run, kind, start, rows, addr
                         last_run = np.int32(r)
                         break
             run[i] = last_run
-            rows[i] = _u32(frames, at)
-            end = _u32(frames, event + 13)
+            rows[i] = u32(frames, at)
+            end = u32(frames, event + 13)
             if end:
                 # The header has 32 bits of the event's address; the transaction's begin has the rest.
-                begin = (end - _u32(frames, event + 9)) & 0xFFFFFFFF
+                begin = (end - u32(frames, event + 9)) & 0xFFFFFFFF
                 now_address += (begin - (now_address & 0xFFFFFFFF)) & 0xFFFFFFFF
         else:
             return np.int64(i)
@@ -400,98 +376,3 @@ def row_bounds(frames, starts, ends, rows, layout, new_start, new_size, old_star
         if at != end:
             return np.int64(i)
     return np.int64(-1)
-
-
-@kernel("Tuple((i8, i8))(u1[::1], i8[::1])")
-def count_packets(data, state):
-    """(rows, where the last whole one ends) of a result's packets; stops before what is not a row.
-
-    `state[0]` becomes 1 when the result ended, 2 when an error packet came, 3 for a packet of 16 MB or more."""
-    at = np.int64(0)
-    rows = np.int64(0)
-    state[0] = 0
-    while at + 4 < data.size:
-        size = _u24(data, at)
-        if size == 0xFFFFFF:
-            state[0] = 3
-            break
-        if at + 4 + size > data.size:
-            break
-        first = data[at + 4]
-        if first != 0:
-            state[0] = 2 if first == 255 else 1
-            break
-        rows += 1
-        at += 4 + size
-    return rows, at
-
-
-@kernel("i8(u1[::1], i8[::1], i8[::1], i4[::1], i8[:, ::1], i4[:, ::1])")
-def result_bounds(data, starts, ends, layout, start, size):
-    """Where every value of a result's rows (binary protocol) is; the index of the first bad row, or -1.
-
-    Layouts as for rows events, and -9 for a length of the protocol's variable size."""
-    columns = layout.size
-    for row in range(starts.size):
-        at = starts[row] + 1
-        end = ends[row]
-        nulls = at
-        at += (columns + 9) // 8
-        if at > end:
-            return np.int64(row)
-        for c in range(columns):
-            start[c, row] = 0
-            if data[nulls + ((c + 2) >> 3)] >> ((c + 2) & 7) & 1:
-                size[c, row] = NULL
-                continue
-            length = np.int64(layout[c])
-            if length < 0:
-                if at >= end:
-                    return np.int64(row)
-                first = np.int64(data[at])
-                at += 1
-                length = first
-                if layout[c] == -9 and first > 250:
-                    if first == 252 and at + 2 <= end:
-                        length = _u16(data, at)
-                        at += 2
-                    elif first == 253 and at + 3 <= end:
-                        length = _u24(data, at)
-                        at += 3
-                    elif first == 254 and at + 8 <= end:
-                        length = _i64(data, at)
-                        at += 8
-                    else:
-                        return np.int64(row)
-            if length < 0 or length > end - at:
-                return np.int64(row)
-            start[c, row] = at
-            size[c, row] = length
-            at += length
-        if at != end:
-            return np.int64(row)
-    return np.int64(-1)
-
-
-@kernel("i8(u1[::1], i8[::1], i8[::1])")
-def packet_places(data, starts, ends):
-    """Where the payload of every packet begins and ends; the number of packets. They fill `data`.
-
-    A size of 16 MB - 1 says that the true one follows in 8 bytes."""
-    at = np.int64(0)
-    n = np.int64(0)
-    while at + 4 <= data.size and n < starts.size:
-        size = _u24(data, at)
-        at += 4
-        if size == 0xFFFFFF:
-            if at + 8 > data.size:
-                return np.int64(-1)
-            size = _i64(data, at)
-            at += 8
-            if size < 0 or size > data.size - at:
-                return np.int64(-1)
-        starts[n] = at
-        ends[n] = at + size
-        at += size
-        n += 1
-    return n if at == data.size else np.int64(-1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import HeadwaterError, Retry, Stop
-from headwater.sources.mysql import kernels
+from headwater.sources.mysql import result_kernels
 from headwater.sources.mysql.binlog import length_encoded
 from headwater.sources.mysql.connection import Server
 from headwater.sources.mysql.packets import Packets, parse_error
@@ -51,7 +51,7 @@ def _blocks(packets: Packets, block: int) -> Iterator[bytes]:
     state = np.zeros(1, np.int64)
     while True:
         data = packets.data[packets.at : packets.end]
-        _rows, end = kernels.count_packets(np.ascontiguousarray(data), state)
+        _rows, end = result_kernels.count_packets(np.ascontiguousarray(data), state)
         if state[0] == 3 and not end and (large := packets.large()) is not None:
             row, packets.at = large
             yield LARGE + len(row).to_bytes(8, "little") + row
@@ -73,7 +73,7 @@ def count_rows(block: bytes) -> int:
     """How many rows a block has."""
     if block.startswith(LARGE):
         return 1
-    rows, _end = kernels.count_packets(np.frombuffer(block, dtype=np.uint8).copy(), np.zeros(1, np.int64))
+    rows, _end = result_kernels.count_packets(np.frombuffer(block, dtype=np.uint8).copy(), np.zeros(1, np.int64))
     return int(rows)
 
 

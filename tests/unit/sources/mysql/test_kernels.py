@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from headwater.sources.mysql import kernels, plain, time_kernels, value_kernels
+from headwater.sources.mysql import kernels, plain, result_kernels, time_kernels, value_kernels
 from headwater.sources.mysql.binlog import HEADER, Event, begin_frame
 from headwater.sources.mysql.layout import decimal_bytes
 
@@ -140,7 +140,7 @@ def test_a_result_s_rows_are_found_as_the_twin_finds_them(seed: int) -> None:
         payload = payload[: r.randrange(1, len(payload) + 1)]
     start, size_ = np.empty((len(layout), 1), np.int64), np.empty((len(layout), 1), np.int32)
     ends = np.array([len(payload)])
-    bad = kernels.result_bounds(array(payload), np.array([0]), ends, np.array(layout, np.int32), start, size_)
+    bad = result_kernels.result_bounds(array(payload), np.array([0]), ends, np.array(layout, np.int32), start, size_)
     try:
         expected = plain.result_plain(payload, layout)
     except ValueError:

@@ -157,12 +157,19 @@ def build_definition(given: Mapping[str, Any]) -> Definition:
     if not _NAME.fullmatch(options.name):
         raise Usage(f"pipeline: name {options.name!r} must consist of letters, digits, _ and -")
     sinks: dict[str, Sink] = {}
+    places: dict[tuple[str, str], str] = {}
     if not options.sinks:
         raise Usage("pipeline: sinks is empty", "Name at least one, e.g. {type: delta, path: lake}")
     source, debezium, more = _source(options.source, options.name)
     chain = build_chain([*options.transforms, *more])
     for number, section in enumerate(options.sinks):
-        name, sink, on_error = _sink(section, f"sinks[{number}]", options.name)
+        where = f"sinks[{number}]"
+        name, sink, on_error = _sink(section, where, options.name)
+        if (place := sink.place()) and (other := places.setdefault((sink.type, place), where)) != where:
+            raise Usage(
+                f"pipeline: {other} and {where} would both write to {place}",
+                "Give each a place of its own, or leave one out; two forms of the same changes: two pipelines",
+            )
         sink.name = name if name not in sinks else f"{name}-{number}"
         sinks[sink.name] = _guarded(_transformed(sink, chain, debezium, source), on_error, Path(options.state))
     return Definition(

@@ -86,6 +86,10 @@ class Sink(ABC):
     def __init__(self, options: Any, *, pipeline: str) -> None:
         """Keeps the options; does no I/O."""
 
+    def place(self) -> str:
+        """What no other sink of the pipeline may write into as well; empty when that cannot be said. Does no I/O."""
+        return ""
+
     def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
         """Is the target reachable, can every table be written? Changes nothing."""
         return []

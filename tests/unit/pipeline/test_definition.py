@@ -110,6 +110,19 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         ({"sinks": ["delta"]}, r"sinks\[0\]: a mapping with `type`"),
         ({"sinks": [{"type": "delta", "path": "x", "mod": "append"}]}, r"sinks\[0\]: unknown option 'mod'"),
         ({"sinks": [{"type": "dleta"}]}, "did you mean 'delta'"),
+        (
+            {"sinks": [{"type": "delta", "path": "a/b"}, {"type": "delta", "path": "a/c/../b/", "mode": "append"}]},
+            r"sinks\[0\] and sinks\[1\] would both write to .*/a/b",
+        ),
+        (
+            {
+                "sinks": [
+                    {"type": "kafka", "bootstrap.servers": "a:1,b:2"},
+                    {"type": "kafka", "bootstrap.servers": "b:2, a:1", "format": "flat"},
+                ]
+            },
+            r"sinks\[0\] and sinks\[1\] would both write to a:1,b:2",
+        ),
         ({"source": {"type": "postgras"}}, "did you mean 'postgres'"),
         ({"source": {"type": "postgres", "slott": "x"}}, "did you mean 'slot'"),
         ({"source": "postgres"}, "source"),

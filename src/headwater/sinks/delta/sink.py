@@ -87,6 +87,9 @@ class Delta(Sink):
         self.pipeline = pipeline
         self.lake = Lake.at(options.path, {k: v.reveal() for k, v in options.storage_options.items()})
 
+    def place(self) -> str:
+        return self.lake.root
+
     def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
         findings = []
         why = self.lake.writable()

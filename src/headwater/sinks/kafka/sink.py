@@ -9,47 +9,27 @@ from __future__ import annotations
 import os
 import socket
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headwater.errors import Drift, HeadwaterError, Rejected, Stop, Unrepresentable, Usage
+from headwater.errors import HeadwaterError, Rejected, Stop, Usage
 from headwater.event import ChangeBatch, Position, TableSchema
-from headwater.formats.connector import Connector, Run
+from headwater.formats.connector import Connector
 from headwater.formats.debezium_json import event_key
 from headwater.formats.debezium_options import DebeziumOptions
-from headwater.formats.debezium_records import Record, heartbeat_record
-from headwater.formats.flat_records import FlatRecords
-from headwater.formats.names import topic_name
-from headwater.formats.schema_registry import SchemaRegistry
-from headwater.formats.transactions import boundaries
 from headwater.sinks.base import NOTHING_STOPPED, Sink, Written
 from headwater.sinks.kafka.client import Client
 from headwater.sinks.kafka.options import KafkaOptions
 from headwater.sinks.kafka.position import Fact, Held, PositionTopic
 from headwater.sinks.kafka.producer import Producer
+from headwater.sinks.kafka.records import EventForm, Outgoing, Records
 from headwater.sources.base import Finding, Severity
-from headwater.transforms.avro_encoder import AvroEncoder
 from headwater.transforms.base import EventTransform
-from headwater.transforms.encoder import encoder
-from headwater.transforms.stream import moment_of
-
-
-@dataclass(frozen=True)
-class EventForm:
-    """How changes look as events, as the pipeline says it. `connector` may ask the source."""
-
-    options: DebeziumOptions
-    transforms: tuple[EventTransform, ...]
-    connector: Callable[[], Connector]
-    # How often a sign of life goes to the heartbeat topic; 0: never.
-    heartbeat_ms: int = 0
 
 
 @dataclass
@@ -73,10 +53,9 @@ class Kafka(Sink):
         self.pipeline = pipeline
         self._form: EventForm | None = None
         self._writing: Writing | None = None
-        self._last_beat = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        connections = ("_writing", "client", "encoder", "topics")
+        connections = ("_writing", "client", "records")
         # How the database looks in events is asked once, on the driver.
         _ = self.connector
         return {**{name: part for name, part in self.__dict__.items() if name not in connections}, "_writing": None}
@@ -111,20 +90,8 @@ class Kafka(Sink):
         return Client(self.options)
 
     @cached_property
-    def encoder(self) -> Any:
-        """Changes → records. One for this process; used by one thread."""
-        if self.options.format == "flat":
-            return FlatRecords(self.form.options, self.connector)
-        run = Run(id=str(uuid.uuid4()), connector=self.connector.name)
-        if self.options.format == "debezium-avro":
-            registry = SchemaRegistry(self.options.registry())
-            return AvroEncoder(self.form.options, self.connector, self.form.transforms, registry, run)
-        return encoder(self.form.options, self.connector, self.form.transforms, run)
-
-    @cached_property
-    def topics(self) -> dict[str, str]:
-        """Topics that were written, each with its table."""
-        return {}
+    def records(self) -> Records:
+        return Records(self.options, self.form, self.connector, lambda: self.client.id)
 
     @property
     def _id(self) -> str:
@@ -137,6 +104,10 @@ class Kafka(Sink):
         return PositionTopic(self.client, topic, f"{self.form.options.topic_prefix}/{self.name}")
 
     # -- what the pipeline asks --------------------------------------------------------------------
+
+    def place(self) -> str:
+        """The cluster: topics are named by the pipeline, so two sinks would have the same ones."""
+        return ",".join(sorted(server.strip() for server in self.options.bootstrap_servers.split(",")))
 
     def check(self, tables: Sequence[TableSchema]) -> list[Finding]:
         where = f"kafka {self.options.bootstrap_servers}"
@@ -151,7 +122,7 @@ class Kafka(Sink):
         return findings
 
     def _check_table(self, table: TableSchema, known: dict[str, int]) -> Iterator[Finding]:
-        topic, wanted = self._topic(table), self.options.partitions
+        topic, wanted = self.records.topic(table), self.options.partitions
         if topic not in known and not self.options.create_topics:
             yield Finding(table.table, Severity.ERROR, f"its topic {topic} does not exist", "create it")
         elif topic in known and wanted and known[topic] != wanted:
@@ -175,7 +146,7 @@ class Kafka(Sink):
         return True
 
     def target(self, table: TableSchema) -> str:
-        return f"topic {self._topic(table)}"
+        return f"topic {self.records.topic(table)}"
 
     def key(self, table: TableSchema) -> Sequence[str]:
         return event_key(self.form.options, table)
@@ -213,14 +184,14 @@ class Kafka(Sink):
                 for batch in batches:
                     left = batch.between(writing.held.reached(batch.table), upto)
                     if len(left):
-                        self._send(writing, left, batch)
+                        self._send(writing, self.records.changes(left, batch))
                         counts[batch.table.table] += len(left)
-                self._send_boundaries(writing, batches, upto)
+                self._send(writing, self.records.boundaries(batches, writing.held.position, upto))
             known = writing.held.position if kind == "position" else writing.held.tables.get(name)
             if known is None or known < upto:
                 writing.facts.append(writing.held.fact(kind, name, upto))
             if stopped is not None:
-                self._send_heartbeat(writing, upto)
+                self._send(writing, self.records.heartbeat(upto))
                 writing.facts.extend(catching_up(writing.held, upto, stopped))
 
         self._in_one_batch(send)
@@ -239,7 +210,7 @@ class Kafka(Sink):
                 ids = [f"{table.table}@{commit}:{ordinal}" for commit, ordinal in batch.places]
                 left = batch.filter(pa.array([id_ not in writing.held.late for id_ in ids]))
                 if len(left):
-                    self._send(writing, left, batch)
+                    self._send(writing, self.records.changes(left, batch))
                     count += len(left)
                     writing.facts.extend(writing.held.fact("late", id_, 1) for id_ in ids)
 
@@ -269,7 +240,7 @@ class Kafka(Sink):
             for batch in rows:
                 if began is None and len(batch):
                     began = self._begin_load(table, batch.first)
-                self._send(writing, batch, batch)
+                self._send(writing, self.records.changes(batch, batch))
         return "" if began is None else began.to_json()
 
     def _begin_load(self, table: TableSchema, position: Position) -> Position:
@@ -285,16 +256,13 @@ class Kafka(Sink):
         begins = [Position.from_json(receipt) for receipt in receipts if receipt]
 
         def remember(writing: Writing) -> None:
-            self._partitions(writing, self._topic(table))
+            self._partitions(writing, self.records.topic(table))
             writing.facts.append(writing.held.fact("tables", table.table, min([*begins, upto])))
             writing.facts.append(writing.held.fact("loading", table.table, None))
 
         self._in_one_batch(remember)
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _topic(self, table: TableSchema) -> str:
-        return topic_name(self.form.options, *self.connector.topic_parts(table))
 
     def _producer(self, transactional_id: str, *, one_by_one: bool = False) -> Producer:
         name = transactional_id if self.options.exactly_once else None
@@ -338,75 +306,10 @@ class Kafka(Sink):
         for key, value in writing.facts:
             writing.held.learn(key, value)
 
-    def _send(self, writing: Writing, batch: ChangeBatch, whole: ChangeBatch) -> None:
-        """Changes that are new, of the `whole` that was decoded."""
-        if not len(batch):
-            return
-        try:
-            encoded = self.encoder.encode(batch, moment_of(batch, whole, time.time_ns()))
-        except Drift as error:
-            error.table = batch.table.table
-            raise
-        except Unrepresentable as error:
-            error.places = self._refused(batch, whole)
-            raise
-        for records in encoded.batches:
-            for part in _by_topic(records):
-                topic = part.column("topic")[0].as_py()
-                self._owner(topic, batch.table)
-                self._partitions(writing, topic)
-                ids = None if self.options.exactly_once else _event_ids(batch, part)
-                writing.producer.send(part, ids, partial(_place, batch, part))
-
-    def _refused(self, batch: ChangeBatch, whole: ChangeBatch) -> tuple[tuple[int, int], ...]:
-        """The changes of which no event can be made; halving finds them."""
-        try:
-            self.encoder.encode(batch, moment_of(batch, whole, 0))
-        except Unrepresentable:
-            if len(batch) == 1:
-                return tuple(batch.places)
-            half = len(batch) // 2
-            return (*self._refused(batch.slice(0, half), whole), *self._refused(batch.slice(half), whole))
-        return ()
-
-    def _send_boundaries(self, writing: Writing, batches: Sequence[ChangeBatch], upto: Position) -> None:
-        """Where the transactions of a chunk begin and end (`provide.transaction.metadata`), in a topic of their own."""
-        orders = self.encoder.orders(batches[0]) if batches else None
-        if orders is None:
-            return
-        found = list(boundaries(self.encoder.options, orders, writing.held.position, upto))
-        for boundary in sorted(found, key=lambda boundary: (boundary.position, not boundary.opens)):
-            self._send_record(writing, boundary.record, boundary.position)
-
-    def _send_heartbeat(self, writing: Writing, upto: Position) -> None:
-        """A sign of life that consumers can wait for, however quiet the tables are (`heartbeat.interval.ms`)."""
-        now = time.monotonic()
-        if self.options.format == "flat" or not self.form.heartbeat_ms:
-            return
-        if now - self._last_beat >= self.form.heartbeat_ms / 1000:
-            self._last_beat = now
-            self._send_record(writing, heartbeat_record(self.encoder.options, time.time_ns() // 1_000_000), upto)
-
-    def _send_record(self, writing: Writing, record: Record, at: Position) -> None:
-        """A record that is no row change."""
-        self._partitions(writing, record.topic)
-        [one] = self.encoder.records([record]).batches
-        ids = None if self.options.exactly_once else pa.array([f"{at.commit}:{at.ordinal}"])
-        writing.producer.send(one, ids, lambda _number: (at.commit, at.ordinal))
-
-    def _owner(self, topic: str, table: TableSchema) -> None:
-        """Characters that Kafka does not allow become `_`: two tables may end in one topic unasked."""
-        if table.detail.get("topic") == topic and getattr(self.connector, "cluster", "") == self.client.id:
-            raise Stop(
-                f"{table.table} would be written into the topic {topic}, which it is read from, for ever",
-                "give the pipeline another name, which is the prefix of its topics, or use the transform `route`",
-            )
-        owner = self.topics.setdefault(topic, table.table)
-        if owner != table.table and not self.form.transforms:
-            raise Stop(
-                f"{owner} and {table.table} would both be written to the topic {topic}",
-                "rename one of them with the transform `route`, or leave it out with exclude",
-            )
+    def _send(self, writing: Writing, outgoing: Iterable[Outgoing]) -> None:
+        for each in outgoing:
+            self._partitions(writing, each.topic)
+            writing.producer.send(each.records, each.ids, each.place)
 
     def _partitions(self, writing: Writing, topic: str) -> None:
         """The topic exists, with as many partitions as ever."""
@@ -431,25 +334,3 @@ def catching_up(held: Held, upto: Position, stopped: Mapping[str, Position]) -> 
     for name in held.stopped.keys() - stopped.keys():
         behind = held.position is not None and upto < held.position
         yield held.fact("stopped", name, upto if behind else None)
-
-
-def _place(batch: ChangeBatch, records: pa.RecordBatch, number: int) -> tuple[int, int]:
-    """Where the change of the n-th record stands."""
-    change = records.column("change")[number].as_py()
-    return batch.slice(change, 1).places[0]
-
-
-def _by_topic(records: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Records of one topic each; almost always there is just one."""
-    topics = records.column("topic")
-    names = pc.unique(topics)
-    if len(names) <= 1:
-        return [records] if len(names) else []
-    return [records.filter(pc.equal(topics, name)) for name in names]
-
-
-def _event_ids(batch: ChangeBatch, records: pa.RecordBatch) -> pa.Array:
-    """The position of each record's change; with the record's key it tells a record from all others."""
-    change = records.column("change")
-    places = [batch.records.column(name).take(change).cast(pa.string()) for name in ("commit", "ordinal")]
-    return pc.binary_join_element_wise(*places, ":")

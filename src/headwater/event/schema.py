@@ -53,6 +53,12 @@ class TableSchema:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @property
+    def origin(self) -> int | None:
+        """Which table of this name it is (PostgreSQL: relation oid): one that is dropped and made anew, or renamed into
+        another's place, is another. None when the source cannot tell."""
+        return self.detail.get("oid")
+
+    @property
     def message(self) -> bool:
         """Whether this is no table: its changes are messages of the log (op `m`)."""
         return bool(self.detail.get("message", False))

@@ -21,7 +21,8 @@ class Step:
 
     sink: str
     table: str
-    # load: copied first; load anew: somebody asked for that; go on: it is there; begin: with the next change; stop.
+    # load: copied first; load anew: somebody asked for that, or it is another table than before; go on: it is there;
+    # begin: with the next change; stop.
     action: str
     # In the target's words: a folder, a topic.
     target: str
@@ -55,6 +56,7 @@ def plan(definition: Definition) -> Iterator[Step]:
 
 def _step(name: str, sink: Sink, table: TableSchema, size: int | None, *, loads: bool, anew: bool) -> Step:
     position = sink.table_position(table)
+    anew = anew or (loads and position is not None and sink.replaced(table))
     target, key = sink.target(table), tuple(sink.key(table))
     if anew or (position is None and loads):
         return Step(name, table.table, ANEW if anew else LOAD, target, key, size)

@@ -171,9 +171,13 @@ class Run:
             opening.start(partial(self._open, opening, tables if lacks is None else lacks, begin, target))
 
     def _missing(self, sink: Sink, tables: list[TableSchema]) -> list[TableSchema]:
-        """What the sink does not have, and what somebody wants it to have anew."""
+        """What the sink does not have, or has as another table, and what somebody wants it to have anew."""
         anew = self._reloads.of(sink.name)
-        return [t for t in tables if t.table in anew or (self._loads and sink.table_position(t) is None)]
+        return [
+            t
+            for t in tables
+            if t.table in anew or (self._loads and (sink.table_position(t) is None or sink.replaced(t)))
+        ]
 
     def _open(self, opening: Opening, tables: list[TableSchema], begin: Position, target: int | None) -> None:
         """In the sink's own thread: those of the tables that it does not have are loaded, then it streams."""
@@ -229,6 +233,9 @@ class Run:
         wanted = self._missing(sink, wanted)
         if not wanted:
             return
+        for table in wanted:
+            if sink.table_position(table) is not None and sink.replaced(table):
+                self._say(f"{name}: {table.table} is another table than before: made anew, or renamed to this name")
         self.status.phase = f"loading {len(wanted)} tables"
         self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))
 

@@ -111,6 +111,11 @@ class Sink(ABC):
     def table_position(self, table: TableSchema) -> Position | None:
         """The position one table has reached; None when the table was never loaded."""
 
+    def replaced(self, table: TableSchema) -> bool:
+        """Whether the rows there are of another table that had this name (`TableSchema.origin`), so that a mirror must
+        be loaded anew. Asked after `table_position`."""
+        return False
+
     @abstractmethod
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         """Apply `batches` (in commit order, newest schema = `table`) and remember `upto`, together.
@@ -232,6 +237,9 @@ class WrappedSink(Sink):
 
     def table_position(self, table: TableSchema) -> Position | None:
         return self.inner.table_position(table)
+
+    def replaced(self, table: TableSchema) -> bool:
+        return self.inner.replaced(table)
 
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         return self.inner.write(table, batches, upto)

@@ -19,7 +19,7 @@ from headwater.failpoints import failpoint
 from headwater.sinks.base import Sink
 from headwater.spark.slices import Slice, read_slice, size_of
 
-# The sink has never seen this table; or Spark writes it, from the driver.
+# The sink has never seen this table, or another one of its name; or Spark writes it, from the driver.
 UNLOADED, FRAME = "unloaded", "frame"
 
 # Work on the part with this number; given to executors.
@@ -62,8 +62,8 @@ def apply_slice(
     sink: Sink, part: Slice, settings: Mapping[str, str], *, load_first: bool, stopped: Collection[str]
 ) -> Iterator[Result]:
     """One slice → decoded changes → the sink. Tables that the driver must see to are only named: with `load_first`
-    those the sink has never loaded, and those that Spark writes itself under the session's `settings`. Nothing is
-    written of tables that are `stopped`."""
+    those the sink has never loaded, or has as another table, and those that Spark writes itself under the session's
+    `settings`. Nothing is written of tables that are `stopped`."""
     gathered: dict[str, list[ChangeBatch]] = defaultdict(list)
     try:
         for decoded in read_slice(part.without(stopped), events=sink.writes_events, refuse=sink.refuse):
@@ -77,7 +77,7 @@ def apply_slice(
         if newest.message and not sink.writes_events:
             continue
         try:
-            if load_first and not newest.message and sink.table_position(newest) is None:
+            if load_first and not newest.message and _lacks(sink, batches):
                 yield Result(table, note=UNLOADED, schema=newest.to_json())
                 continue
             if sink.takes_frame(newest, settings):
@@ -91,6 +91,12 @@ def apply_slice(
             continue
         oldest = batches[0].records.column("commit_time")[0].value or 0
         yield Result(table, sum(map(len, batches)), oldest)
+
+
+def _lacks(sink: Sink, batches: Sequence[ChangeBatch]) -> bool:
+    """Whether the table must be loaded before these changes of it can be applied."""
+    position = sink.table_position(batches[-1].table)
+    return position is None or (position < batches[-1].last and sink.replaced(batches[-1].table))
 
 
 class Work:

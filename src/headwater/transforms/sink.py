@@ -37,6 +37,9 @@ class TransformedSink(WrappedSink):
     def table_position(self, table: TableSchema) -> Position | None:
         return self.inner.table_position(self._table(table))
 
+    def replaced(self, table: TableSchema) -> bool:
+        return self.inner.replaced(self._table(table))
+
     def target(self, table: TableSchema) -> str:
         return self.inner.target(self._table(table))
 

@@ -198,8 +198,8 @@ class TableLog:
                 return 0
         return 0
 
-    def owner(self) -> Mapping[str, str]:
-        """What the table's description says of who writes it and how; empty for a table of someone else."""
+    def owner(self) -> Mapping[str, Any]:
+        """What the table's description says of who writes it and how, and of which table; empty for one of others."""
         try:
             said = json.loads(self.table.metadata().description or "")
         except ValueError:
@@ -208,8 +208,18 @@ class TableLog:
 
     # -- writing
 
-    def replace(self, schema: pa.Schema, files: Sequence[DataFile], upto: Position, *, name: str, mode: str) -> None:
+    def replace(
+        self,
+        schema: pa.Schema,
+        files: Sequence[DataFile],
+        upto: Position,
+        *,
+        name: str,
+        mode: str,
+        origin: int | None = None,
+    ) -> None:
         """Make these files the table's whole content, creating it when it is missing."""
+        said = {"headwater": self.pipeline, "mode": mode, **({} if origin is None else {"origin": origin})}
         with self._conflicts():
             create_table_with_add_actions(
                 self.folder.uri,
@@ -217,7 +227,7 @@ class TableLog:
                 [_add(file) for file in files],
                 mode="overwrite" if self.exists else "error",
                 name=name,
-                description=json.dumps({"headwater": self.pipeline, "mode": mode}),
+                description=json.dumps(said),
                 configuration=TABLE_PROPERTIES,
                 storage_options=dict(self.folder.storage_options),
                 commit_properties=self._properties(write_metadata(self.pipeline, upto), upto),

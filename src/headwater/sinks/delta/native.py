@@ -47,6 +47,13 @@ class Native:
     def position(self) -> Position | None:
         return self.log.position() if self.log.refresh() else None
 
+    def replaced(self, table: TableSchema) -> bool:
+        """Whether these are the rows of another table that had this name. A changelog is of the name."""
+        if self.mode != "upsert" or table.origin is None or not (self.log.exists or self.log.refresh()):
+            return False
+        known: int = self.log.owner().get("origin", table.origin)
+        return known != table.origin
+
     def schema(self, table: TableSchema) -> pa.Schema:
         clash = clashing([column.name for column in table.columns])
         if clash:
@@ -149,7 +156,7 @@ class Native:
                     compact(self.log, rewrite, stored, self.key, file_bytes=self.file_bytes)
                 self.log.commit(upto, rewrite)
             else:
-                self.log.replace(stored, rewrite.add, upto, name=table.table, mode=self.mode)
+                self._replace(table, stored, rewrite.add, upto)
         except BaseException:
             discard(self.folder, rewrite.written)
             forget(self.log)
@@ -167,6 +174,12 @@ class Native:
         if not self.log.exists:
             return schema
         self._require_ours(table)
+        if self.replaced(table):
+            raise Drift(
+                f"{table.table} is not the table that was loaded into {self.folder.uri}",
+                f"load it anew: headwater snapshot FILE {table.table}",
+                cause="it was dropped and made anew, or another table was renamed to its name",
+            )
         existing = self.log.schema()
         if added(table, existing, schema):
             new = [name for name in schema.names if name not in existing.names]
@@ -189,7 +202,7 @@ class Native:
             )
         rows = (self._filled(path, schema, values) for path in self.log.files().paths)
         files = write_files(self.folder, schema, rows, file_bytes=self.file_bytes, key=self.key)
-        self.log.replace(schema, files, at, name=table.table, mode=self.mode)
+        self._replace(table, schema, files, at)
 
     def _filled(self, path: str, schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Table:
         rows = read_file(self.folder, path, schema)
@@ -218,9 +231,12 @@ class Native:
             if self.log.position() == upto and {file.path for file in files} <= set(self.log.files().paths):
                 return
         try:
-            self.log.replace(self.schema(table), files, upto, name=table.table, mode=self.mode)
+            self._replace(table, self.schema(table), files, upto)
         except Moved as error:
             raise Retry(f"{table.table}: the Delta table was changed by someone else during its load") from error
+
+    def _replace(self, table: TableSchema, schema: pa.Schema, files: Sequence[DataFile], upto: Position) -> None:
+        self.log.replace(schema, files, upto, name=table.table, mode=self.mode, origin=table.origin)
 
     def _require_ours(self, table: TableSchema) -> None:
         owner = self.log.owner()

@@ -150,6 +150,9 @@ class Delta(Sink):
     def table_position(self, table: TableSchema) -> Position | None:
         return self._native(table).position()
 
+    def replaced(self, table: TableSchema) -> bool:
+        return self._native(table).replaced(table)
+
     def write(self, table: TableSchema, batches: Sequence[ChangeBatch], upto: Position) -> Written:
         began = time.perf_counter()
         self._require_key(table)

@@ -54,7 +54,7 @@ def write_frame(native: Native, spark: SparkSession, table: TableSchema, frame: 
         return 0
     schema = native.follow(table)
     if not log.exists:
-        log.replace(schema, [], position or Position(0, 0), name=table.table, mode=native.mode)
+        log.replace(schema, [], position or Position(0, 0), name=table.table, mode=native.mode, origin=table.origin)
     version = log.version
     session = _session(spark, write_metadata(log.pipeline, upto))
     target = f"delta.{quote(log.folder.uri)}"

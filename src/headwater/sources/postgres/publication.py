@@ -7,7 +7,7 @@ replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ class Published:
     # None: all columns (server older than 15).
     columns: tuple[str, ...] | None
     row_filter: str | None
+    # None: dropped a moment ago.
+    oid: int | None
 
 
 def find_publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:
@@ -56,15 +58,17 @@ def find_publication(connection: psycopg.Connection[Any], name: str) -> Publicat
 
 def published_tables(connection: psycopg.Connection[Any], name: str) -> dict[tuple[str, str], Published]:
     """(schema, table) → what the publication hands out of it."""
-    if connection.info.server_version >= 150000:
-        rows = connection.execute(
-            "select schemaname, tablename, attnames, rowfilter from pg_publication_tables where pubname = %s", [name]
-        ).fetchall()
-        return {(s, t): Published(tuple(columns), row_filter) for s, t, columns, row_filter in rows}
     rows = connection.execute(
-        "select schemaname, tablename from pg_publication_tables where pubname = %s", [name]
+        sql.SQL(
+            "select schemaname, tablename, to_regclass(format('%%I.%%I', schemaname, tablename))::oid::bigint, {}"
+            " from pg_publication_tables where pubname = %s"
+        ).format(sql.SQL("attnames, rowfilter" if connection.info.server_version >= 150000 else "null, null")),
+        [name],
     ).fetchall()
-    return {(s, t): Published(None, None) for s, t in rows}
+    return {
+        (schema, table): Published(None if columns is None else tuple(columns), row_filter, oid)
+        for schema, table, oid, columns, row_filter in rows
+    }
 
 
 def ensure_publication(
@@ -107,25 +111,30 @@ def refuse_narrowed(
     if gone:
         mended = f"alter publication {name} set (publish = '{', '.join(known['operations'])}');"
         raise _narrowed(options, f"every {' and '.join(gone)}", mended, files)
-    for (schema, table), row_filter in _remembered(known):
+    for schema, table, row_filter, *oid in known.get("tables", ()):
         now = tables.get((schema, table))
         quoted = sql.Identifier(schema, table).as_string(connection)
         if not captured(schema, table):
             continue
         if now is None and _is_left_out(connection, schema, table, tables):
-            raise _narrowed(options, f"{schema}.{table}", f"alter publication {name} add table {quoted};", files)
+            mended = f"alter publication {name} add table {quoted};"
+            # An earlier version did not remember it.
+            if oid and oid[0] != _oid_now(connection, quoted):
+                raise _made_anew(options, f"{schema}.{table}", mended)
+            raise _narrowed(options, f"{schema}.{table}", mended, files)
         if now is not None and now.row_filter not in (None, row_filter):
             mended = f"alter publication {name} drop table {quoted}; alter publication {name} add table {quoted}"
             mended += f" where {row_filter};" if row_filter else ";"
             raise _narrowed(options, f"rows of {schema}.{table} (where {now.row_filter})", mended, files)
-    handed_out = sorted([*key, each.row_filter] for key, each in tables.items() if captured(*key))
+    handed_out = [[*key, each.row_filter, each.oid] for key, each in sorted(tables.items()) if captured(*key)]
     told = {"operations": list(publication.operations), "tables": handed_out}
     if told != known:
         files.write(FILE, json.dumps(told))
 
 
-def _remembered(known: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str | None]]:
-    return (((schema, table), row_filter) for schema, table, row_filter in known.get("tables", ()))
+def _oid_now(connection: psycopg.Connection[Any], quoted: str) -> int | None:
+    row = connection.execute("select to_regclass(%s)::oid::bigint", [quoted]).fetchone()
+    return row[0] if row else None
 
 
 def _is_left_out(
@@ -148,9 +157,18 @@ def _narrowed(options: PostgresOptions, what: str, mended: str, files: SourceFil
     return Stop(
         f'the publication "{options.publication}" leaves out {what}, which it did not before',
         f"To mend it: {mended}",
-        "then load the tables anew: drop the slot, remove the state folder and the tables in the lake, run again",
+        "then load what it left out anew: headwater snapshot FILE TABLE…, and run again",
         f"If you mean it: remove {files.where(FILE)}, and run again",
         cause="Somebody altered it; such changes since then are not in the log, and never will be",
+    )
+
+
+def _made_anew(options: PostgresOptions, table: str, mended: str) -> Stop:
+    return Stop(
+        f'{table} is another table than before, and the publication "{options.publication}" does not have it',
+        f"To go on with it: {mended}",
+        f"then headwater snapshot FILE {table}, and run again",
+        cause="It was dropped and made anew, or another was renamed to its name; the log has none of its rows yet",
     )
 
 

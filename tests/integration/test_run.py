@@ -50,6 +50,9 @@ def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_valu
     hostile = f'"{quoted[0]}"."{quoted[1]}"'
     database.execute(f'create schema "{quoted[0]}"; create table {hostile} (id int primary key, "{quoted[2]}" text)')
     database.execute(f"insert into {hostile} values (1, 'one')")
+    # With a dot between the parts both would have the same name.
+    database.execute('create schema "a.b"; create schema a; create table "a.b".c (id int primary key)')
+    database.execute('create table a."b.c" (id int primary key); insert into "a.b".c values (1), (2)')
 
     pipeline.start()
     pipeline.wait_streaming()
@@ -59,6 +62,9 @@ def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_valu
         "insert into public.t values (500, repeat('y', 9000), 1); update public.t set n = 2 where id = 500"
     )
     database.execute("delete from public.t where id = 70")
+    database.execute(
+        'insert into "a.b".c values (3); insert into a."b.c" values (1), (4); delete from "a.b".c where id = 1'
+    )
     database.execute(f"insert into {hostile} values (2, 'two'); update {hostile} set id = 3 where id = 1")
     database.execute("alter table public.t add column late int; update public.t set late = 5 where id < 5")
     database.execute(
@@ -72,7 +78,9 @@ def test_snapshot_and_stream_end_equal_to_the_source_whatever_the_names_and_valu
     assert_lake_equals_source(database, pipeline.lake, ["public.t"])
     assert pipeline.available_now() == 0, pipeline.output()[-3000:]
     assert_lake_equals_source(database, pipeline.lake, ["public.t", "public.born_late"])
-    stored = [path for path in pipeline.lake.glob("*/*/_delta_log") if "public" not in str(path)]
+    assert {row["id"] for row in _rows_at(pipeline.lake / "a.b" / "c")} == {2, 3}
+    assert {row["id"] for row in _rows_at(pipeline.lake / "a" / "b.c")} == {1, 4}
+    stored = [path for path in pipeline.lake.glob("*/*/_delta_log") if path.parts[-3] not in ("public", "a", "a.b")]
     assert len(stored) == 1
     rows = _rows_at(stored[0].parent)
     assert sorted(row["id"] for row in rows) == [2, 3]

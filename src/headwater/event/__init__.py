@@ -4,7 +4,7 @@ from headwater.event.batch import ChangeBatch, change_schema, concat
 from headwater.event.chunk import Chunk, TableRun
 from headwater.event.operation import Operation
 from headwater.event.position import ORIGIN, Position
-from headwater.event.schema import Column, TableSchema
+from headwater.event.schema import Column, TableSchema, qualified
 from headwater.event.timeline import Timeline
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "Timeline",
     "change_schema",
     "concat",
+    "qualified",
 ]

@@ -47,10 +47,15 @@ class TableSchema:
     # As for Column.detail (PostgreSQL: relation oid, replica identity letter).
     detail: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def table(self) -> str:
-        """`schema.table`, as people write it; unquoted."""
-        return f"{self.schema}.{self.name}" if self.schema else self.name
+        """`schema.table`, by which a table is known everywhere; see `qualified`."""
+        return qualified(self.schema, self.name)
+
+    @property
+    def unquoted(self) -> str:
+        """`schema.table`, as Debezium writes it and as patterns are matched with; two tables may have the same."""
+        return ".".join(part for part in (self.schema, self.name) if part)
 
     @property
     def origin(self) -> int | None:
@@ -121,6 +126,12 @@ class TableSchema:
                 Column(**{**column, "arrow": arrow_from_text(column["arrow"])}) for column in read["columns"]
             ),
         )
+
+
+def qualified(schema: str, name: str) -> str:
+    """`schema.table`, as people write it. A part with a dot in it is quoted as in SQL: the tables `"a.b".c` and
+    `a."b.c"` are two."""
+    return ".".join('"' + part.replace('"', '""') + '"' if "." in part else part for part in (schema, name) if part)
 
 
 _PLAIN: dict[str, pa.DataType] = {

@@ -84,14 +84,14 @@ class ColumnRules:
 
     def captured(self, table: TableSchema, column: str) -> bool:
         """Whether a column is in the events' values."""
-        name = f"{table.table}.{column}"
+        name = f"{table.unquoted}.{column}"
         return matches(self.include, name) if self.include else not matches(self.exclude, name)
 
     def rule_for(
         self, table: TableSchema, column: Column, form: ColumnForm | None = None
     ) -> tuple[Rule, ArrayMap] | None:
         """The rule that hides a column's values, and how; in events the column's form has to be text too."""
-        name = f"{table.table}.{column.name}"
+        name = f"{table.unquoted}.{column.name}"
         for rule in self.rules:
             if not matches(rule.patterns, name):
                 continue
@@ -120,7 +120,7 @@ class ColumnRules:
             # A constant stands for missing values too.
             constant = f'"{"*" * rule.length}"'
             return replace(changed, zero=constant, unavailable=constant)
-        named = matches(self.typed, f"{table.table}.{column.name}")
+        named = matches(self.typed, f"{table.unquoted}.{column.name}")
         if named or matches(self.typed_kinds, size(column)[0]):
             return replace(form, schema=_with(form, _source_type(column, size(column))))
         return form

@@ -278,7 +278,7 @@ class Plan:
 
 def event_key(options: DebeziumOptions, table: TableSchema) -> Sequence[str]:
     """The columns of the key: what message.key.columns says, or the table's own."""
-    return names.key_columns(options, table.table, [column.name for column in table.columns], table.event_key)
+    return names.key_columns(options, table.unquoted, [column.name for column in table.columns], table.event_key)
 
 
 def op_letters(batch: ChangeBatch) -> Bytes:

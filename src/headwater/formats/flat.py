@@ -68,7 +68,7 @@ class Flat:
         ]
         slots = [
             Slot('{"_ns_op":"'),
-            Slot(f'","_ns_table":{quote(table.table)},"_ns_lsn":'),
+            Slot(f'","_ns_table":{quote(table.unquoted)},"_ns_lsn":'),
             Slot(',"_ns_committed_at":'),
             Slot(',"_ns_tx_id":'),
             Slot(""),
@@ -88,7 +88,7 @@ class Flat:
         lsn = self.lsn(records.column("lsn")).to_arrow()
         arrays = [
             words,
-            pa.repeat(pa.scalar(table.table, pa.string()), len(batch)),
+            pa.repeat(pa.scalar(table.unquoted, pa.string()), len(batch)),
             # Without the quotes that its JSON form has.
             pc.utf8_slice_codeunits(lsn, 1, -1),
             records.column("commit_time"),

@@ -54,7 +54,7 @@ class ChangeTransform(ABC):
 
     def applies(self, table: TableSchema) -> bool:
         """Whether the table is one of `tables`."""
-        return any(fnmatchcase(table.table, pattern) for pattern in self.options.tables)
+        return any(fnmatchcase(table.unquoted, pattern) for pattern in self.options.tables)
 
     def table(self, table: TableSchema) -> TableSchema:
         """The table's shape behind this transform."""

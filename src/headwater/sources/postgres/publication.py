@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from headwater.errors import Stop, Usage
-from headwater.event import TableSchema
+from headwater.event import TableSchema, qualified
 from headwater.journal import SourceFiles
 from headwater.sources.postgres.options import PostgresOptions
 
@@ -120,12 +120,12 @@ def refuse_narrowed(
             mended = f"alter publication {name} add table {quoted};"
             # An earlier version did not remember it.
             if oid and oid[0] != _oid_now(connection, quoted):
-                raise _made_anew(options, f"{schema}.{table}", mended)
-            raise _narrowed(options, f"{schema}.{table}", mended, files)
+                raise _made_anew(options, qualified(schema, table), mended)
+            raise _narrowed(options, qualified(schema, table), mended, files)
         if now is not None and now.row_filter not in (None, row_filter):
             mended = f"alter publication {name} drop table {quoted}; alter publication {name} add table {quoted}"
             mended += f" where {row_filter};" if row_filter else ";"
-            raise _narrowed(options, f"rows of {schema}.{table} (where {now.row_filter})", mended, files)
+            raise _narrowed(options, f"rows of {qualified(schema, table)} (where {now.row_filter})", mended, files)
     handed_out = [[*key, each.row_filter, each.oid] for key, each in sorted(tables.items()) if captured(*key)]
     told = {"operations": list(publication.operations), "tables": handed_out}
     if told != known:

@@ -32,7 +32,7 @@ class Route(ChangeTransform):
         self.template = replacement(options.replacement, self.pattern, "route: replacement")
 
     def table(self, table: TableSchema) -> TableSchema:
-        found = self.pattern.fullmatch(table.table)
+        found = self.pattern.fullmatch(table.unquoted)
         if found is None:
             return table
         schema, dot, name = found.expand(self.template).partition(".")

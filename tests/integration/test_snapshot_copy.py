@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from psycopg import sql
 from tests.conftest import Database
@@ -11,6 +13,7 @@ from headwater.errors import Retry, Stop
 from headwater.sources.postgres import chunks as chunks_module
 from headwater.sources.postgres import copy as copy_module
 from headwater.sources.postgres import wire
+from headwater.testing import PostgresServer
 
 pytestmark = pytest.mark.server
 
@@ -206,6 +209,22 @@ def test_a_snapshot_that_is_gone_is_worth_another_try(database: Database):
 
 
 @pytest.mark.usefixtures("small_reads")
+def test_no_timeout_of_the_database_ends_a_long_snapshot(database: Database):
+    database.execute("create table t (id int primary key); insert into t values (1)")
+    names = ["statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"]
+    known = [name for (name,) in database.execute("select name from pg_settings") if name in names]
+    assert len(known) >= 3
+    for name in known:
+        database.execute(f"alter database {database.name} set {name} = '200ms'")
+    source = make_source(database)
+    source.prepare(None)
+
+    with source.snapshot(source.tables(), 1) as snapshot:
+        time.sleep(0.5)
+        assert [len(rows) for rows in source.copy(snapshot.chunks[0], snapshot)] == [1]
+    source.close()
+
+
 def test_a_copy_may_be_left_in_the_middle(database: Database):
     database.execute("create table t (id int primary key); insert into t select generate_series(1, 100000)")
     source = make_source(database)
@@ -234,3 +253,24 @@ def test_a_connection_cut_during_copy_is_worth_another_try(database: Database):
     with pytest.raises(Retry):
         cut()
     source.close()
+
+
+@pytest.mark.usefixtures("small_reads")
+def test_a_text_that_is_not_utf8_stops_snapshot_and_stream(postgres: PostgresServer):
+    name = "in_ascii"
+    postgres.execute(f"create database {name} encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'")
+    database = Database(postgres, name)
+    try:
+        database.execute("create table t (id int primary key, v text)")
+        source = make_source(database)
+        found = {finding.subject: finding for finding in source.check()}
+        assert "SQL_ASCII" in found["encoding"].text
+        with open_log(source) as log:
+            database.execute("insert into t values (1, E'caf\\xe9')")
+            with pytest.raises(Stop, match="not in the encoding of its database"):
+                read_changes(log, 1)
+        with pytest.raises(Stop, match=r"public.t has a text that is not"):
+            snapshot_rows(source)
+        source.close()
+    finally:
+        database.drop()

@@ -38,6 +38,7 @@ def check(options: PostgresOptions, candidates: Candidates, *, running: bool = F
             tables = candidates(connection)
             return [
                 _server(options, connection),
+                *_encoding(connection),
                 *_wal_level(connection),
                 *_privileges(connection, tables),
                 *_capacity(connection, options),
@@ -52,6 +53,13 @@ def check(options: PostgresOptions, candidates: Candidates, *, running: bool = F
 def _server(options: PostgresOptions, connection: psycopg.Connection[Any]) -> Finding:
     version = connection.info.server_version
     return Finding("server", _OK, f"PostgreSQL {version // 10000}.{version % 10000} at {address(options)}")
+
+
+def _encoding(connection: psycopg.Connection[Any]) -> list[Finding]:
+    if _setting(connection, "server_encoding") != "SQL_ASCII":
+        return []
+    text = "the database is in SQL_ASCII: a text that is not UTF-8 can be neither read nor passed over"
+    return [Finding("encoding", _WARNING, text, "move to a database with encoding UTF8: pg_dump, then restore")]
 
 
 def _wal_level(connection: psycopg.Connection[Any]) -> list[Finding]:

@@ -16,7 +16,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn, PGresult
 
-from headwater.errors import HeadwaterError, Retry, Usage
+from headwater.errors import HeadwaterError, Retry, Stop, Usage
 from headwater.options import MASK
 from headwater.sources.postgres.options import PostgresOptions
 
@@ -40,7 +40,13 @@ SESSION_SETTINGS = {
     # A policy must never leave rows out of a snapshot without a word: this makes it an error.
     "row_security": "off",
 }
-_SETTLE = "select " + ", ".join(f"pg_catalog.set_config('{k}', '{v}', false)" for k, v in SESSION_SETTINGS.items())
+# Servers before 17 do not have it.
+_TRANSACTION_TIMEOUT = (
+    "(select pg_catalog.set_config(name, '0', false) from pg_catalog.pg_settings where name = 'transaction_timeout')"
+)
+_SETTLE = "select " + ", ".join(
+    [*(f"pg_catalog.set_config('{k}', '{v}', false)" for k, v in SESSION_SETTINGS.items()), _TRANSACTION_TIMEOUT]
+)
 
 # libpq gives a text and nothing else when a connection fails. A server that says one of these is there and
 # will take us in a moment; any other refusal is about who we are and where we want to go.
@@ -155,6 +161,21 @@ def connection_error(options: PostgresOptions, message: str) -> HeadwaterError:
         f"cannot reach PostgreSQL at {address(options)}",
         "Check host and port under `source`, and that the server is running",
         cause=text,
+    )
+
+
+# A character that is not one in the database's encoding, or that UTF-8 has not.
+NOT_UTF8 = ("22021", "22P05")
+
+
+def not_utf8(where: str, cause: str) -> Stop:
+    """The server cannot send a text as UTF-8. It never will."""
+    return Stop(
+        f"{where} has a text that is not in the encoding of its database",
+        "Correct such rows at the source, or leave the table out: source.exclude",
+        "then drop the slot if its log has them, and load the tables anew: remove the state folder and the tables in"
+        " the lake, and run again",
+        cause=f"{cause}; a database in SQL_ASCII takes any bytes",
     )
 
 

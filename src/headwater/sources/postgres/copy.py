@@ -15,12 +15,13 @@ import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 from psycopg import pq, sql
+from psycopg.pq.abc import PGresult
 
 from headwater.errors import Retry, Stop
 from headwater.event import ChangeBatch, Chunk, Position, TableRun, TableSchema, change_schema
 from headwater.sources.base import CopyChunk, Snapshot
 from headwater.sources.postgres import kernels, values
-from headwater.sources.postgres.connection import ServerError, connect
+from headwater.sources.postgres.connection import NOT_UTF8, ServerError, connect, not_utf8
 from headwater.sources.postgres.options import PostgresOptions
 from headwater.sources.postgres.types import made_fitting, text_in_events
 from headwater.sources.postgres.wire import READ_BYTES, Refused, copy_out, speaks_plainly
@@ -80,6 +81,8 @@ def copy_text(
         try:
             yield from lines(connection, _statement(table, chunk).as_bytes(connection))
         except Refused as error:
+            if error.sqlstate in NOT_UTF8:
+                raise not_utf8(chunk.table.table, error.text) from error
             if error.begun:
                 raise Retry("COPY ended early", cause=error.text) from error
             raise _cannot_copy(chunk, table.as_string(connection), error.text) from error
@@ -146,7 +149,7 @@ def _lines(connection: psycopg.Connection[Any], statement: bytes) -> Iterator[np
     pgconn = connection.pgconn
     result = pgconn.exec_(statement)
     if result.status != pq.ExecStatus.COPY_OUT:
-        raise Refused(ServerError(result).text, begun=False)
+        raise _refused(result, begun=False)
     gathered: list[memoryview] = []
     size = 0
     while True:
@@ -164,9 +167,14 @@ def _lines(connection: psycopg.Connection[Any], statement: bytes) -> Iterator[np
     # Before the last rows are handed on: rows of a COPY that failed are not all of them.
     while (final := pgconn.get_result()) is not None:
         if final.status == pq.ExecStatus.FATAL_ERROR:
-            raise Refused(ServerError(final).text, begun=True)
+            raise _refused(final, begun=True)
     if gathered:
         yield _joined(gathered)
+
+
+def _refused(result: PGresult, *, begun: bool) -> Refused:
+    error = ServerError(result)
+    return Refused(error.sqlstate, error.text, begun=begun)
 
 
 def _joined(lines: list[memoryview]) -> npt.NDArray[np.uint8]:

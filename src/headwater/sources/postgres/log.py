@@ -22,9 +22,11 @@ from headwater.sources.base import Log
 from headwater.sources.postgres import pgoutput
 from headwater.sources.postgres.capture import captured_messages
 from headwater.sources.postgres.connection import (
+    NOT_UTF8,
     ServerError,
     command,
     connect_replication,
+    not_utf8,
     now_microseconds,
     wait_readable,
 )
@@ -363,6 +365,8 @@ class PostgresLog(Log):
         # An internal error of the decoder. PostgreSQL up to 18 cannot decode in blocks what follows on DDL that was
         # rolled back to a savepoint, if DDL on the same table followed ("could not map filenumber"); whole, it can.
         self.blocks_failed = self._spill is not None and error.sqlstate == "XX000"
+        if error.sqlstate in NOT_UTF8:
+            return not_utf8("the log", error.text)
         # Nothing else is looked up by name while a slot is being decoded.
         return self._no_publication(error.text) if error.sqlstate == "42704" else broken(str(error))
 

@@ -30,7 +30,8 @@ READY = HEADER.pack(b"Z", 5)
 class Refused(Exception):
     """The server's ErrorResponse, in its own words; `begun` when rows were already on their way."""
 
-    def __init__(self, text: str, *, begun: bool) -> None:
+    def __init__(self, sqlstate: str, text: str, *, begun: bool) -> None:
+        self.sqlstate = sqlstate
         self.text = text
         self.begun = begun
         super().__init__(text)
@@ -51,7 +52,8 @@ def copy_out(connection: psycopg.Connection[Any], statement: bytes) -> Iterator[
     with socket.socket(fileno=os.dup(connection.pgconn.socket)) as server:
         _send(server, HEADER.pack(b"Q", len(statement) + 5) + statement + b"\0")
         rest = np.empty(0, np.uint8)
-        begun, ready, refused = False, False, ""
+        begun, ready = False, False
+        refused: tuple[str, str] | None = None
         while not ready:
             # Twice the rest: a row may be larger than all we read at once.
             buffer = np.empty(max(READ_BYTES, 2 * len(rest)), np.uint8)
@@ -66,7 +68,7 @@ def copy_out(connection: psycopg.Connection[Any], statement: bytes) -> Iterator[
                 at, size = kernels.copy_data(buffer, end, held, size)
             # Before the last rows are handed on: rows of a COPY that failed are not all of them.
             if ready and refused:
-                raise Refused(refused, begun=begun)
+                raise Refused(*refused, begun=begun)
             rest = buffer[at:held].copy()
             if size:
                 yield buffer[:size]
@@ -105,7 +107,7 @@ def _message_end(buffer: npt.NDArray[np.uint8], at: int, held: int) -> int | Non
     return end if end <= held else None
 
 
-def _words(fields: bytes) -> str:
-    """The message of an ErrorResponse: fields of a letter and a string, each ended by a zero."""
-    found = {field[:1]: field[1:] for field in fields.split(b"\0")}
-    return found.get(b"M", b"").decode(errors="replace")
+def _words(fields: bytes) -> tuple[str, str]:
+    """SQLSTATE and message of an ErrorResponse: fields of a letter and a string, each ended by a zero."""
+    found = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0")}
+    return found.get(b"C", ""), found.get(b"M", "")

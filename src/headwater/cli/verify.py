@@ -59,7 +59,8 @@ def verdict_lines(verdict: Verdict) -> Iterable[str]:
         "more than once in the lake": found.repeated,
         f"with other values ({', '.join(sorted(found.columns))})": found.different,
     }
-    said = verdict.reason or ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    yield f"DIFFERS  {verdict.table}: {found.source_rows:,} rows at the source, {found.lake_rows:,} in the lake; {said}"
+    rows = f"{found.source_rows:,} rows at the source, {found.lake_rows:,} in the lake"
+    said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    yield f"DIFFERS  {verdict.table}: {verdict.reason or f'{rows}; {said}'}"
     for kind, key in found.named:
         yield f"         {kind}: {', '.join(f'{column}={value}' for column, value in key.items())}"

@@ -270,6 +270,26 @@ def test_a_lost_slot_stops_and_is_not_taken_for_a_gap_of_nothing(postgres: Postg
         assert any('slot "s"' in f.subject and f.severity == "error" for f in source.check())
 
 
+def test_a_slot_that_was_idle_for_too_long_says_so(postgres: PostgresServer):
+    if postgres.execute("show server_version_num")[0][0] < "180000":
+        pytest.skip("idle_replication_slot_timeout comes with PostgreSQL 18")
+    with PostgresServer(bindir=postgres._bindir, settings={"idle_replication_slot_timeout": "1s"}) as server:
+        database = Database(server, "postgres")
+        source = make_source(database, slot="s")
+        begin = source.prepare(None)
+        source.close()
+        warned = [finding.text for finding in source.check() if finding.subject == "wal"]
+        assert "idle_replication_slot_timeout is 1s" in warned[-1]
+
+        def lost() -> bool:
+            database.execute("checkpoint")
+            return database.execute("select wal_status from pg_replication_slots") == [("lost",)]
+
+        wait_until(lost, 30, "the slot is lost")
+        with pytest.raises(Stop, match="idle_replication_slot_timeout passed"):
+            source.prepare(begin)
+
+
 def test_a_position_of_before_the_slot_is_never_skipped_over(table: Database):
     source = make_source(table)
     begin = source.prepare(None)

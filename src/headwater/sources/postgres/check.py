@@ -71,6 +71,10 @@ def _wal_level(connection: psycopg.Connection[Any]) -> list[Finding]:
     if _setting(connection, "max_slot_wal_keep_size") == "-1":
         text = "max_slot_wal_keep_size is unlimited: a slot nobody reads can fill the server's disk"
         found.append(Finding("wal", _WARNING, text, "alter system set max_slot_wal_keep_size = '50GB';"))
+    # Since PostgreSQL 18.
+    if (idle := _setting(connection, "idle_replication_slot_timeout")) not in ("", "None", "0"):
+        text = f"idle_replication_slot_timeout is {idle}: the slot is lost when the pipeline is down for longer"
+        found.append(Finding("wal", _WARNING, text, "alter system set idle_replication_slot_timeout = 0;"))
     return found
 
 

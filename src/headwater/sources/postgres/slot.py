@@ -23,6 +23,15 @@ from headwater.sources.postgres.position import format_lsn, parse_lsn
 LOG = logging.getLogger("headwater.postgres")
 
 
+# pg_replication_slots.invalidation_reason, for people.
+_LOST_BY = {
+    "wal_removed": "max_slot_wal_keep_size was reached while nobody read from the slot",
+    "idle_timeout": "idle_replication_slot_timeout passed while nobody read from the slot",
+    "rows_removed": "the primary removed rows of its catalog that this standby needed; set hot_standby_feedback = on",
+    "wal_level_insufficient": "wal_level was lowered on the primary",
+}
+
+
 class SlotInUse(Stop):
     """Somebody else reads from our slot."""
 
@@ -46,6 +55,8 @@ class Slot:
     confirmed_flush_lsn: int | None
     wal_status: str | None
     two_phase: bool = False
+    # Why it is lost; servers before 17 do not say.
+    lost_by: str | None = None
 
     @property
     def confirmed(self) -> int:
@@ -56,14 +67,14 @@ class Slot:
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     """The slot as the server knows it, or None."""
     row = connection.execute(
-        "select slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, wal_status, two_phase"
-        " from pg_replication_slots where slot_name = %s",
+        "select slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, wal_status, two_phase,"
+        " to_jsonb(s) ->> 'invalidation_reason' from pg_replication_slots s where slot_name = %s",
         [name],
     ).fetchone()
     if row is None:
         return None
-    slot, plugin, database, pid, confirmed, wal_status, two_phase = row
-    return Slot(slot, plugin, database, pid, parse_lsn(confirmed) if confirmed else None, wal_status, two_phase)
+    slot, plugin, database, pid, confirmed, *rest = row
+    return Slot(slot, plugin, database, pid, parse_lsn(confirmed) if confirmed else None, *rest)
 
 
 def advance_slot(connection: psycopg.Connection[Any], name: str, lsn: int) -> int:
@@ -111,10 +122,10 @@ def refuse_unusable(slot: Slot, database: str) -> None:
         )
     if slot.wal_status == "lost":
         raise Stop(
-            f'the slot "{slot.name}" is lost: the server has removed WAL that was not read yet',
+            f'the slot "{slot.name}" is lost: the server no longer has what was not read from it',
             f"To load the tables anew: drop the slot (select pg_drop_replication_slot('{slot.name}');),"
             " remove the state folder and the tables in the lake, and run again",
-            cause="max_slot_wal_keep_size was reached while nobody read from the slot",
+            cause=_LOST_BY.get(slot.lost_by or "wal_removed", slot.lost_by or ""),
         )
 
 

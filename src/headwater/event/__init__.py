@@ -4,7 +4,7 @@ from headwater.event.batch import ChangeBatch, change_schema, concat
 from headwater.event.chunk import Chunk, TableRun
 from headwater.event.operation import Operation
 from headwater.event.position import ORIGIN, Position
-from headwater.event.schema import Column, TableSchema, qualified
+from headwater.event.schema import Column, TableSchema, qualified, unquoted
 from headwater.event.timeline import Timeline
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "change_schema",
     "concat",
     "qualified",
+    "unquoted",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,8 +55,8 @@ class TableSchema:
 
     @property
     def unquoted(self) -> str:
-        """`schema.table`, as Debezium writes it and as patterns are matched with; two tables may have the same."""
-        return ".".join(part for part in (self.schema, self.name) if part)
+        """`schema.table`, as Debezium writes it and as options name it; two tables may have the same."""
+        return unquoted(self.table)
 
     @property
     def origin(self) -> int | None:
@@ -129,10 +130,19 @@ class TableSchema:
 
 
 def qualified(schema: str, name: str) -> str:
-    """`schema.table`, as people write it. A part with a dot in it is quoted as in SQL: the tables `"a.b".c` and
-    `a."b.c"` are two."""
-    return ".".join('"' + part.replace('"', '""') + '"' if "." in part else part for part in (schema, name) if part)
+    """`schema.table`, as people write it. A part with a dot or a quote in it is quoted as in SQL: the tables `"a.b".c`
+    and `a."b.c"` are two."""
+    return ".".join(
+        '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part for part in (schema, name) if part
+    )
 
+
+def unquoted(table: str) -> str:
+    """What `qualified` made, without its quotes."""
+    return _QUOTED.sub(lambda part: part[1].replace('""', '"'), table)
+
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 _PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headwater.event import Timeline
+from headwater.event import Timeline, unquoted
 from headwater.event.timeline import MOVED, Keys, Transaction
 from headwater.formats.split import Records
 from headwater.formats.text import Longs
@@ -49,9 +49,9 @@ class Orders:
             rows = slice(transaction.first, transaction.first + transaction.changes)
             table, events = timeline.table[rows], self._events[rows]
             earlier = timeline.earlier if number == 0 and transaction.begin is None else {}
-            counts = {name: self._events_before([letters]) for name, letters in earlier.items()}
+            counts = {unquoted(name): self._events_before([letters]) for name, letters in earlier.items()}
             for place in dict.fromkeys(table[table >= 0].tolist()):
-                name = timeline.tables[place].table
+                name = timeline.tables[place].unquoted
                 counts[name] = counts.get(name, 0) + int(events[table == place].sum())
             if counts:
                 yield transaction, {name: count for name, count in counts.items() if count}

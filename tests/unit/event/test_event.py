@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import Stop
-from headwater.event import ORIGIN, ChangeBatch, Column, Position, TableSchema, change_schema, concat, qualified
+from headwater.event import (
+    ORIGIN,
+    ChangeBatch,
+    Column,
+    Position,
+    TableSchema,
+    change_schema,
+    concat,
+    qualified,
+    unquoted,
+)
 from headwater.event.schema import arrow_from_text, arrow_to_text
 
 TABLE = TableSchema("public", "t", (Column("id", "bigint", pa.int64()), Column("v", "text", pa.string())), ("id",))
@@ -47,6 +57,7 @@ def test_two_tables_never_have_the_same_name(schema, name, other_schema, other_n
 def test_a_name_is_quoted_only_where_it_must_be():
     names = [("public", "Orders"), ("a.b", "c"), ("a", 'b".c'), ("", "b.c")]
     assert [qualified(*name) for name in names] == ["public.Orders", '"a.b".c', 'a."b"".c"', '"b.c"']
+    assert [unquoted(qualified(*name)) for name in names] == ["public.Orders", "a.b.c", 'a.b".c', "b.c"]
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**40), st.text())

@@ -27,8 +27,8 @@ def merge_key(table: TableSchema, keys: Mapping[str, Sequence[str]]) -> tuple[st
     The `keys` option wins; then the primary key, if the log carries it for old rows; then the index that the
     log identifies rows by (PostgreSQL: REPLICA IDENTITY USING INDEX). An identity of all columns
     (FULL) is no key: two rows may be equal."""
-    if table.table in keys:
-        return tuple(keys[table.table])
+    if table.unquoted in keys:
+        return tuple(keys[table.unquoted])
     if table.key and (not table.identity or set(table.key) <= set(table.identity)):
         return table.key
     if table.identity and len(table.identity) < len(table.columns):

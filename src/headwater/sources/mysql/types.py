@@ -90,7 +90,7 @@ def with_cast(table: TableSchema, cast: Mapping[str, str]) -> TableSchema:
     check_cast(cast)
     columns = []
     for column in table.columns:
-        wanted = cast.get(f"{table.table}.{column.name}")
+        wanted = cast.get(f"{table.unquoted}.{column.name}")
         if wanted:
             detail = {**column.detail, "cast": wanted}
             column = replace(column, arrow=lake_type(detail, wanted), detail=detail)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headwater.event import Column, TableSchema, qualified
+from headwater.event import Column, TableSchema
 from headwater.sources.postgres.pgoutput import Relation, RelationColumn
 from headwater.sources.postgres.types import builtin_column, lake_type
 
 
 def relation_schema(relation: Relation, described: TableSchema | None, cast: Mapping[str, str]) -> TableSchema:
     """The schema of the rows that follow `relation` in the stream."""
-    prefix = f"{qualified(relation.schema, relation.name)}."
+    prefix = f"{relation.schema}.{relation.name}."
     known = {column.name: column for column in described.columns} if described else {}
     columns = tuple(
         _column(column, known.get(column.name), cast.get(prefix + column.name)) for column in relation.columns

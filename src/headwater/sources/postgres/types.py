@@ -143,7 +143,7 @@ def with_cast(table: TableSchema, cast: Mapping[str, str]) -> TableSchema:
     check_cast(cast)
     columns = []
     for column in table.columns:
-        wanted = cast.get(f"{table.table}.{column.name}")
+        wanted = cast.get(f"{table.unquoted}.{column.name}")
         if wanted != column.detail.get("cast"):
             detail = {name: fact for name, fact in column.detail.items() if name != "cast"}
             if wanted:
@@ -162,8 +162,8 @@ def made_fitting(make: Callable[[TableSchema], T], table: TableSchema, as_text: 
         except Unrepresentable as error:
             if not any(c.name == error.column and as_text(c.arrow) for c in table.columns):
                 raise
-            casts = {f"{table.table}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
-            table = with_cast(table, {**casts, f"{table.table}.{error.column}": "string"})
+            casts = {f"{table.unquoted}.{c.name}": str(c.detail["cast"]) for c in table.columns if "cast" in c.detail}
+            table = with_cast(table, {**casts, f"{table.unquoted}.{error.column}": "string"})
 
 
 # A NaN or an infinity in events is for their format to decide (`Source.decode_events`).

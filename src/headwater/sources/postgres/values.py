@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headwater.errors import Stop, Unrepresentable
-from headwater.event import Column
+from headwater.event import Column, unquoted
 from headwater.sources.postgres import nested_kernels as nested
 from headwater.sources.postgres import time_kernels as times
 from headwater.sources.postgres import value_kernels as kernels
@@ -186,7 +186,7 @@ class _Values:
     def refuse(self, row: int) -> NoReturn:
         data, starts, lengths = self.texts
         text = data[starts[row] : starts[row] + lengths[row]].tobytes()
-        place = self.place if self.table else f"<schema>.<table>.{self.column.name}"
+        place = f"{unquoted(self.table) or '<schema>.<table>'}.{self.column.name}"
         error = Unrepresentable(
             f"column {self.place} ({self.column.type}) holds a value that {_name(self.column.arrow)} cannot",
             f'To keep the server\'s text instead: source.cast: {{"{place}": string}}',

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -14,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.sinks.lake_of_orders import ORDERS, Changes, load, row, rows_at, sink, table_at, write
@@ -321,23 +318,3 @@ def test_options_are_checked_and_secrets_do_not_show() -> None:
     options = parse_options(DeltaOptions, {"path": "x", "storage_options": {"secret_key": "canary"}}, where="sinks[0]")
     assert "canary" not in repr(options)
     assert json.dumps(options.keys) == "{}"
-
-
-LOOKS = """
-import sys
-from headwater.sinks.delta.place import Folder
-from headwater.sinks.delta.read import read_table
-held = read_table(Folder(sys.argv[1], {}))
-"""
-
-
-def test_a_table_that_was_looked_at_and_not_read_lets_the_process_end(tmp_path: Path) -> None:
-    for number in range(20):
-        rows = pa.table({"id": list(range(number * 1000, number * 1000 + 1000))})
-        write_deltalake(str(tmp_path / "t"), rows, mode="append")
-
-    ended = subprocess.run(
-        [sys.executable, "-c", LOOKS, str(tmp_path / "t")], capture_output=True, check=False, timeout=60
-    )
-
-    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -12,7 +12,7 @@ import pytest
 # In one process: one wheel is built.
 pytestmark = pytest.mark.xdist_group("wheel")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

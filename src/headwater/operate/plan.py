@@ -56,7 +56,7 @@ def plan(definition: Definition) -> Iterator[Step]:
 
 def _step(name: str, sink: Sink, table: TableSchema, size: int | None, *, loads: bool, anew: bool) -> Step:
     position = sink.table_position(table)
-    anew = anew or (loads and position is not None and sink.replaced(table))
+    anew = anew or (loads and sink.replaced(table))
     target, key = sink.target(table), tuple(sink.key(table))
     if anew or (position is None and loads):
         return Step(name, table.table, ANEW if anew else LOAD, target, key, size)

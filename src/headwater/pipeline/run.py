@@ -234,7 +234,7 @@ class Run:
         if not wanted:
             return
         for table in wanted:
-            if sink.table_position(table) is not None and sink.replaced(table):
+            if sink.replaced(table):
                 self._say(f"{name}: {table.table} is another table than before: made anew, or renamed to this name")
         self.status.phase = f"loading {len(wanted)} tables"
         self._say(f"{name}: loading {', '.join(table.table for table in wanted[:5])}" + " …" * (len(wanted) > 5))

@@ -113,7 +113,7 @@ class Sink(ABC):
 
     def replaced(self, table: TableSchema) -> bool:
         """Whether the rows there are of another table that had this name (`TableSchema.origin`), so that a mirror must
-        be loaded anew. Asked after `table_position`."""
+        be loaded anew."""
         return False
 
     @abstractmethod

@@ -130,11 +130,9 @@ class TableSchema:
 
 
 def qualified(schema: str, name: str) -> str:
-    """`schema.table`, as people write it. A part with a dot or a quote in it is quoted as in SQL: the tables `"a.b".c`
-    and `a."b.c"` are two."""
-    return ".".join(
-        '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part for part in (schema, name) if part
-    )
+    """`schema.table`, as people write it. A part that has a dot in it, or begins with a quote, is quoted as in SQL: the
+    tables `"a.b".c` and `a."b.c"` are two."""
+    return ".".join(_quoted(part) if "." in part or part.startswith('"') else part for part in (schema, name) if part)
 
 
 def unquoted(table: str) -> str:
@@ -142,7 +140,12 @@ def unquoted(table: str) -> str:
     return _QUOTED.sub(lambda part: part[1].replace('""', '"'), table)
 
 
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+def _quoted(part: str) -> str:
+    return '"' + part.replace('"', '""') + '"'
+
+
+# A whole part in quotes; quotes inside a part mean nothing.
+_QUOTED = re.compile(r'(?:^|(?<=\.))"((?:[^"]|"")*)"(?=\.|$)')
 
 _PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

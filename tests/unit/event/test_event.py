@@ -52,12 +52,12 @@ def places(found: ChangeBatch) -> list[tuple[int, int]]:
 def test_two_tables_never_have_the_same_name(schema, name, other_schema, other_name):
     same = (schema, name) == (other_schema, other_name)
     assert (qualified(schema, name) == qualified(other_schema, other_name)) == same
+    assert unquoted(qualified(schema, name)) == f"{schema}.{name}"
 
 
 def test_a_name_is_quoted_only_where_it_must_be():
-    names = [("public", "Orders"), ("a.b", "c"), ("a", 'b".c'), ("", "b.c")]
-    assert [qualified(*name) for name in names] == ["public.Orders", '"a.b".c', 'a."b"".c"', '"b.c"']
-    assert [unquoted(qualified(*name)) for name in names] == ["public.Orders", "a.b.c", 'a.b".c', "b.c"]
+    names = [("public", 'Odd "name"'), ("a.b", "c"), ("a", 'b".c'), ("", "b.c"), ('"', "x")]
+    assert [qualified(*name) for name in names] == ['public.Odd "name"', '"a.b".c', 'a."b"".c"', '"b.c"', '"""".x']
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**40), st.text())

@@ -46,7 +46,7 @@ test: $(VENV)/.dev ## All tests but the slow ones; ARGS="-k name" picks
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Tests that need no server, no JVM, no other process
-	$(BIN)/pytest $(PARALLEL) -m "not server and not spark and not fault and not slow" $(ARGS) tests/unit
+	$(BIN)/pytest -n 2 --dist worksteal -m "not server and not spark and not fault and not slow" $(ARGS) tests/unit
 
 .PHONY: test-matrix
 test-matrix: $(VENV)/.dev ## Tests against PostgreSQL 14 to 18 (VERSIONS="14 18" picks; fetches 15 MB each)

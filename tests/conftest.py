@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 
 from headwater.testing import PostgresServer
@@ -24,6 +25,10 @@ from headwater.testing.mysql_binaries import mysql_binaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Machines differ, so no deadline. Fewer examples than Hypothesis's hundred: they are other ones in every run.
+settings.register_profile("headwater", max_examples=40, deadline=None)
+settings.load_profile("headwater")
 
 SLOWNESS = ("server", "spark", "fault", "slow")
 # Fixtures of what is costly to start: all tests with one of them run in the same process, and it is started once.

@@ -12,7 +12,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.formats.avro import leaf_avro
@@ -42,33 +42,28 @@ def held_to_twin(schema: Schema, texts: list[str]) -> None:
         assert by_column(each, texts) == [encode_text(each, text) for text in texts]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
 def test_whole_numbers(values: list[int]) -> None:
     held_to_twin(INT64, [str(value) for value in values])
 
 
-@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_texts(values: list[str]) -> None:
     held_to_twin(STRING, [quote(value) for value in values])
     held_to_twin(STRING, [json.dumps(value) for value in values])
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary()))
 def test_bytes(values: list[bytes]) -> None:
     held_to_twin(BYTES, [quote(base64.b64encode(value).decode()) for value in values])
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False)))
 def test_doubles(values: list[float]) -> None:
     special = {math.inf: '"Infinity"', -math.inf: '"-Infinity"'}
     held_to_twin(FLOAT64, [special.get(value, repr(value)) for value in values])
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
 def test_floats(values: list[float]) -> None:
     held_to_twin(FLOAT32, [str(np.float32(value)) for value in values])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.formats.text import bytes_of
@@ -40,7 +40,6 @@ def test_known_hashes(key: bytes, murmur2: int) -> None:
     assert by_kernel([key], count) == [expected]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 1000))
 def test_the_kernel_is_its_twin(keys: list[bytes], count: int) -> None:
     assert by_kernel(keys, count) == [key_partition(key, count) for key in keys]

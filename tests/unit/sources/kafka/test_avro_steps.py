@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.sources.kafka import avro_kernels
@@ -91,7 +91,6 @@ def walked(records: list[bytes]) -> Walk:
     return walk(compiled(WRITER, list(TYPES)), data, ends[:-1].copy(), ends[1:].copy())
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=3))
 def test_every_value_is_the_one_that_fastavro_reads(events: list[dict[str, Any]]) -> None:
     records = [written(event) for event in events]
@@ -117,7 +116,6 @@ def test_every_value_is_the_one_that_fastavro_reads(events: list[dict[str, Any]]
             assert got == [None if image is None else image[column] for image in images]
 
 
-@settings(max_examples=40, deadline=None)
 @given(EVENTS)
 def test_a_record_that_is_cut_off_or_too_long_is_damaged(event: dict[str, Any]) -> None:
     record = written(event)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.sources.kafka import kernels
@@ -37,7 +37,6 @@ def one(kernel: Any, text: bytes) -> bytes | None:
     return None if kernel(data, begins, finishes, ends, out) >= 0 else out[: ends[1]].tobytes()
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from([(",", ":"), (", ", " : ")]))
 def test_every_value_of_an_event_is_found(events: list[dict[str, Any]], separators: tuple[str, str]) -> None:
     # Names as Jackson writes them; values may have any escapes.
@@ -91,7 +90,6 @@ def test_a_column_that_nobody_knows_is_told_unless_it_is_null() -> None:
     assert scan(*bounds(texts), COLUMNS).status.tolist() == [kernels.UNKNOWN, kernels.FINE]
 
 
-@settings(max_examples=80, deadline=None)
 @given(TEXTS, st.booleans())
 def test_escapes_mean_what_json_says(text: str, ascii: bool) -> None:
     inside = json.dumps(text, ensure_ascii=ascii)[1:-1].encode()
@@ -105,7 +103,6 @@ def test_escapes_that_mean_nothing_are_refused(text: bytes) -> None:
     assert one(kernels.unescape, text) is None
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=20))
 def test_base64_is_read_back(data: bytes) -> None:
     text = base64.b64encode(data)
@@ -119,7 +116,6 @@ def test_what_is_no_base64_is_refused(text: bytes) -> None:
     assert one(kernels.base64_bytes, text) is None
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=18))
 def test_decimals_are_two_words(data: bytes) -> None:
     whole, begins, finishes = bounds([data])

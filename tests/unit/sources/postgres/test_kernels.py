@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.sources.postgres.frame_builder import SAME, begin, commit, delete, insert, message, truncate, update
 
@@ -149,14 +149,12 @@ def test_known_frames_give_known_changes(way):
 
 @given(st.lists(frame_of_any_kind, max_size=12))
 @example([])
-@settings(deadline=None)
 def test_random_frames_give_the_same_by_kernel_and_twin(frames):
     data, lengths = b"".join(frames), [len(each) for each in frames]
     assert outcome(by_kernel, data, lengths) == outcome(by_twin, data, lengths)
 
 
 @given(st.lists(frame_of_any_kind, min_size=1, max_size=4), st.data())
-@settings(deadline=None, max_examples=40)
 def test_truncated_frames_are_refused_or_read_alike(frames, data):
     cut = data.draw(st.integers(0, len(frames[-1]) - 1))
     frames = [*frames[:-1], frames[-1][:cut]]
@@ -168,7 +166,6 @@ def test_truncated_frames_are_refused_or_read_alike(frames, data):
 
 
 @given(st.lists(frame_of_any_kind, min_size=1, max_size=4), st.data())
-@settings(deadline=None, max_examples=50)
 def test_flipped_bits_are_refused_or_read_alike(frames, data):
     joined = bytearray(b"".join(frames))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -199,7 +196,6 @@ def copy_message(body: bytes, kind: bytes = b"d") -> bytes:
 
 @pytest.mark.parametrize("way", [rows_by_kernel, copy_data_plain])
 @given(rows=st.lists(st.binary(max_size=5), max_size=5), behind=st.sampled_from([b"", b"c\0\0\0\4", b"Z\0\0\0\5T"]))
-@settings(deadline=None)
 def test_copy_messages_are_read_up_to_the_first_of_another_kind(way, rows, behind):
     whole = b"".join(map(copy_message, rows))
 
@@ -245,14 +241,12 @@ copy_value = st.one_of(st.none(), st.sampled_from([b"", b"\\N", b"N", b"\\", b"\
 
 @pytest.mark.parametrize("way", [copied_by_kernel, copy_values_plain])
 @given(rows=st.lists(st.lists(copy_value, min_size=2, max_size=2), max_size=6))
-@settings(deadline=None)
 def test_copy_text_gives_back_what_was_written(way, rows):
     text = b"".join(b"\t".join(map(escaped, row)) + b"\n" for row in rows)
     assert way(text, 2) == rows
 
 
 @given(st.lists(st.sampled_from([b"\\", b"N", b"n", b"a", b"\t", b"\n", b"\\N", b"\\\\"]), max_size=12).map(b"".join))
-@settings(deadline=None, max_examples=50)
 def test_any_copy_text_is_refused_or_read_alike(text):
     def outcome_of(way):
         try:

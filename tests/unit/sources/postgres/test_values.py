@@ -295,7 +295,7 @@ def test_no_rows_and_only_nulls(case: Case) -> None:
     assert unchanged.null_count == 2
 
 
-@settings(max_examples=80, deadline=None, print_blob=True)
+@settings(print_blob=True)
 @given(st.lists(st.binary(min_size=8, max_size=8)))
 def test_floats_come_back_bit_by_bit(raws: list[bytes]) -> None:
     doubles = [struct.unpack("<d", raw)[0] for raw in raws]

@@ -308,7 +308,7 @@ def test_a_reader_that_misses_what_it_still_needs_is_stopped(journal: Journal, s
 def test_every_flipped_bit_of_a_segment_is_noticed(journal: Journal, store: Store):
     three_segments(journal)
     whole = bytes(obstore.get(store.objects, f"segments/{name_of(3)}").bytes())
-    for at in range(0, len(whole), 3):
+    for at in range(0, len(whole), 5):
         store.overwrite(3, lambda _data, at=at: whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
         with pytest.raises(Damaged, match=name_of(3)):
             frames(journal)

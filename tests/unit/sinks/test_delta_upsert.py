@@ -212,7 +212,7 @@ class Model:
         self.changes.update(left_out, before=before, **{**values, **dict.fromkeys(left_out)})
 
 
-@pytest.mark.parametrize("seed", [*range(5), None])
+@pytest.mark.parametrize("seed", [*range(3), None])
 def test_random_histories_in_random_batches_with_replays_equal_a_dict(tmp_path: Path, seed: int | None) -> None:
     seed = random.randrange(10**9) if seed is None else seed  # noqa: S311
     print("seed", seed)

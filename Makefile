@@ -45,7 +45,7 @@ test: $(VENV)/.dev ## All tests but the slow ones; ARGS="-k name" picks
 	$(BIN)/pytest $(PARALLEL) --durations=15 -m "not slow" $(ARGS)
 
 .PHONY: test-unit
-test-unit: $(VENV)/.dev ## Tests that need no server, no JVM, no other process
+test-unit: $(VENV)/.dev ## Tests that need neither server nor JVM
 	$(BIN)/pytest -n 2 --dist worksteal -m "not server and not spark and not fault and not slow" $(ARGS) tests/unit
 
 .PHONY: test-matrix

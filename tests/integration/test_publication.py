@@ -83,6 +83,19 @@ def test_a_role_that_may_not_make_it_is_given_the_statement(database: Database, 
     prepare(make_source(database, url=database.server.url(database.name, role)))
 
 
+def test_one_with_tables_of_schemas_that_the_role_may_not_use_is_read(database: Database, role, tmp_path):
+    database.execute("create table t (id int primary key); create schema hidden; create table hidden.t (id int)")
+    database.execute(f"grant select on t to {role}; create publication pub for all tables")
+    source = make_source(database, user=role, tables=["public.*"], publication_autocreate="disabled")
+    source.files = Journal(tmp_path).source
+
+    begin = source.prepare(None)
+    source.close()
+
+    assert source.prepare(begin) == begin
+    assert [table.table for table in source.tables()] == ["public.t"]
+
+
 def test_one_made_by_hand_with_the_roots_of_partitions_is_used_as_it_is(database: Database):
     database.execute("create table p (id int primary key) partition by range (id)")
     database.execute("create table p1 partition of p for values from (0) to (10)")

@@ -68,6 +68,20 @@ def test_a_table_that_stopped_is_loaded_anew_and_goes_on(
     assert (loads, pipeline.output().count("loaded public.orders")) == (2, 2)
 
 
+def test_what_a_narrowed_publication_left_out_is_loaded_anew(database: Any, pipeline: PipelineProcess) -> None:
+    assert pipeline.available_now() == 0, pipeline.output()
+    database.execute("alter publication headwater_shop drop table orders")
+    database.execute("delete from orders where id = 1; insert into orders values (3, 'three', 3)")
+    assert pipeline.available_now() == 3, pipeline.output()
+    assert "headwater snapshot FILE" in pipeline.output()
+
+    database.execute("alter publication headwater_shop add table orders")
+    assert main(["snapshot", str(pipeline.file), "public.orders"]) == 0
+    assert pipeline.available_now() == 0, pipeline.output()
+
+    assert_lake_equals_source(database, pipeline.lake, ["public.orders", "public.items"])
+
+
 def test_what_is_not_captured_cannot_be_loaded(pipeline: PipelineProcess, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", str(pipeline.file), "public.none"]) == 2
     assert "public.none is not captured" in capsys.readouterr().err

@@ -59,10 +59,12 @@ def find_publication(connection: psycopg.Connection[Any], name: str) -> Publicat
 def published_tables(connection: psycopg.Connection[Any], name: str) -> dict[tuple[str, str], Published]:
     """(schema, table) → what the publication hands out of it."""
     rows = connection.execute(
+        # By the catalog: `regclass` would ask for the use of schemas that are none of our business.
         sql.SQL(
-            "select schemaname, tablename, to_regclass(format('%%I.%%I', schemaname, tablename))::oid::bigint, {}"
-            " from pg_publication_tables where pubname = %s"
-        ).format(sql.SQL("attnames, rowfilter" if connection.info.server_version >= 150000 else "null, null")),
+            "select p.schemaname, p.tablename, c.oid::bigint, {} from pg_publication_tables p"
+            " left join pg_namespace n on n.nspname = p.schemaname"
+            " left join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename where p.pubname = %s"
+        ).format(sql.SQL("p.attnames, p.rowfilter" if connection.info.server_version >= 150000 else "null, null")),
         [name],
     ).fetchall()
     return {
@@ -119,7 +121,7 @@ def refuse_narrowed(
         if now is None and _is_left_out(connection, schema, table, tables):
             mended = f"alter publication {name} add table {quoted};"
             # An earlier version did not remember it.
-            if oid and oid[0] != _oid_now(connection, quoted):
+            if oid and oid[0] != _oid_now(connection, schema, table):
                 raise _made_anew(options, qualified(schema, table), mended)
             raise _narrowed(options, qualified(schema, table), mended, files)
         if now is not None and now.row_filter not in (None, row_filter):
@@ -132,8 +134,12 @@ def refuse_narrowed(
         files.write(FILE, json.dumps(told))
 
 
-def _oid_now(connection: psycopg.Connection[Any], quoted: str) -> int | None:
-    row = connection.execute("select to_regclass(%s)::oid::bigint", [quoted]).fetchone()
+def _oid_now(connection: psycopg.Connection[Any], schema: str, table: str) -> int | None:
+    row = connection.execute(
+        "select c.oid::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = %s",
+        [schema, table],
+    ).fetchone()
     return row[0] if row else None
 
 
